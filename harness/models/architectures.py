@@ -20,6 +20,7 @@ __all__ = [
     "COMMON",
     "CONFIG_KEYS",
     "ELSEWHERE",
+    "GLMS",
     "HEAD_SIZE",
     "OTHER_NAME",
     "POSITIONS",
@@ -48,8 +49,16 @@ ARCHITECTURES = {
     "MixtralForCausalLM": "mixtral",
     "Qwen3MoeForCausalLM": "qwen3_moe",
     "OlmoeForCausalLM": "olmoe",
+    "GlmForCausalLM": "glm",
+    "Glm4ForCausalLM": "glm4",
+    "HeliumForCausalLM": "helium",
+    "Ernie4_5ForCausalLM": "ernie4_5",
+    "SeedOssForCausalLM": "seed_oss",
 }
 """These architectures are read, each with the `model_type` that says the same."""
+
+GLMS = ("GlmForCausalLM", "Glm4ForCausalLM")
+"""In these architectures a part of each head turns, and gate and up are one matrix."""
 
 MANY = "keys and values that come from a vector they have in common, and an expert that all tokens share"
 PICTURES = "pictures beside texts; files of its model of texts alone are read"
@@ -74,8 +83,8 @@ ELSEWHERE = {
     "FalconForCausalLM": f"queries, keys and values in an order of their own, in old sizes {SLOPES}",
     "BloomForCausalLM": SLOPES,
     "MptForCausalLM": SLOPES,
-    "GlmForCausalLM": "pairs of neighbours in a part of each head, and gate and up in one matrix",
-    "Glm4ForCausalLM": "pairs of neighbours in a part of each head, and gate and up in one matrix",
+    "Glm4MoeForCausalLM": "an expert that all tokens share, and experts that are chosen in another way",
+    "Ernie4_5_MoeForCausalLM": "an expert that all tokens share",
     "ApertusForCausalLM": "an activation with weights of its own",
     "MambaForCausalLM": STATES,
     "Mamba2ForCausalLM": STATES,
@@ -96,11 +105,14 @@ GEMMA_NAMES = ("gelu_pytorch_tanh", "gelu")
 WINDOW = 4096
 """A Mistral or Gemma, or a Qwen2 or Qwen3 that uses one, has this window of attention if the file names none."""
 
-HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256}
+HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256,
+             **dict.fromkeys((*GLMS, "HeliumForCausalLM", "Ernie4_5ForCausalLM", "SeedOssForCausalLM"),
+                             128)}  # fmt: skip
 """A head has so many features where the library has a number if the file says nothing of them."""
 
 THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "Olmo3ForCausalLM": 500_000.0,
-         "MixtralForCausalLM": 1_000_000.0}  # fmt: skip
+         "MixtralForCausalLM": 1_000_000.0, "HeliumForCausalLM": 100_000.0,
+         "Ernie4_5ForCausalLM": 500_000.0}  # fmt: skip
 """The angles have this base where the library has another one than 10,000 if the file says nothing of it."""
 
 SLIDING = "sliding_attention"
@@ -316,6 +328,12 @@ def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value is not None else "the library takes it as it stands, and null is no number of features"
 
 
+def _all_heads(value: Any, table: Mapping[str, Any]) -> str | None:
+    heads = table.get("num_attention_heads")
+    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
+    return None if whole else "its output projection has hidden_size inputs, so heads are no others"
+
+
 def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
     heads = table.get("num_attention_heads")
     whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
@@ -457,7 +475,62 @@ EXPERTS: dict[str, Key] = {
 }
 """Models with experts have these keys."""
 
+PLAIN: dict[str, Key] = {
+    "sliding_window": ignored("without a window it says nothing", _no_window),
+    "use_sliding_window": ignored("without a window it says nothing", _no_window),
+    "layer_types": ignored("all layers have full attention", _full_layers),
+}
+"""Architectures without a window have these keys."""
+
+
+def _bias_of_inputs(missing: str) -> Key:
+    return used("whether queries, keys and values have a bias", truth_key, missing=missing)
+
+
+def _base_of(base: str) -> Key:
+    other = "unless rope_parameters or rope_scaling has one"
+    return used(f"base of the angles, {other}", missing=f"{base}, {other}")
+
+
+def _glm(architecture: str) -> dict[str, Key]:
+    return COMMON | PLAIN | {
+        "num_key_value_heads": used("heads of keys and values", _a_number, missing="2, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=_of_the_library(architecture)),
+        "attention_bias": _bias_of_inputs("true"),
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1.5625e-07"),
+        "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head, missing="0.5"),
+        "rope_parameters": used("positions", rope_key, inside=PARTIAL_ROPE),
+        "rope_scaling": used("positions, by their old name", rope_key, inside=PARTIAL_ROPE),
+    }  # fmt: skip
+
+
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
+    **{architecture: _glm(architecture) for architecture in GLMS},
+    "HeliumForCausalLM": COMMON | PLAIN | {
+        "num_key_value_heads": used("heads of keys and values", _a_number, missing="20, as the library has it"),
+        "head_dim": used("features of a head", _all_heads, missing=_of_the_library("HeliumForCausalLM")),
+        "attention_bias": _bias_of_inputs("false"),
+        "mlp_bias": MLP_BIAS,
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-08"),
+        "rope_theta": _base_of("100000"),
+    },
+    "Ernie4_5ForCausalLM": COMMON | PLAIN | {
+        "num_key_value_heads": used("heads of keys and values", missing="2, as the library has it"),
+        "head_dim": used("features of a head", missing=_of_the_library("Ernie4_5ForCausalLM")),
+        "use_bias": used("whether all products of a layer have biases", truth_key, missing="false"),
+        "attention_bias": unless(NOTHING, "use_bias says it; the library does not look at the key"),
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
+        "rope_theta": _base_of("500000"),
+        "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
+    },
+    "SeedOssForCausalLM": COMMON | PLAIN | {
+        "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
+        "head_dim": used("features of a head", missing=_of_the_library("SeedOssForCausalLM")),
+        "attention_bias": _bias_of_inputs("true"),
+        "attention_out_bias": used("whether the output projection has a bias", truth_key, missing="false"),
+        "mlp_bias": MLP_BIAS,
+        "residual_dropout": ignored(TRAINING),
+    },
     "MixtralForCausalLM": COMMON | EXPERTS | {
         "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
         "num_local_experts": used("experts of a layer", missing="8, as the library has it"),
@@ -491,13 +564,10 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
         "clip_qkv": unless((None,), "queries, keys and values with a limit"),
     },
-    "LlamaForCausalLM": COMMON | {
+    "LlamaForCausalLM": COMMON | PLAIN | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": ATTENTION_BIAS,
         "mlp_bias": MLP_BIAS,
-        "sliding_window": ignored("without a window it says nothing", _no_window),
-        "use_sliding_window": ignored("without a window it says nothing", _no_window),
-        "layer_types": ignored("all layers have full attention", _full_layers),
     },
     "Qwen2ForCausalLM": COMMON | WINDOWED | {
         "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
@@ -529,19 +599,16 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "full_attn_mod": ignored(CODE_BESIDE),
         "interpolate_factor": ignored(CODE_BESIDE),
     },
-    "GraniteForCausalLM": COMMON | {
+    "GraniteForCausalLM": COMMON | PLAIN | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": ATTENTION_BIAS,
         "mlp_bias": MLP_BIAS,
-        "sliding_window": ignored("without a window it says nothing", _no_window),
-        "use_sliding_window": ignored("without a window it says nothing", _no_window),
-        "layer_types": ignored("all layers have full attention", _full_layers),
         "embedding_multiplier": used("factor of the embedding, given to its rows", missing="1"),
         "attention_multiplier": used("factor of the scores, given to the queries", missing="1"),
         "residual_multiplier": used("factor of what a part adds, given to its last product", missing="1"),
         "logits_scaling": used("what logits are divided by, as the output matrix is", missing="1"),
     },
-    "GemmaForCausalLM": COMMON | {
+    "GemmaForCausalLM": COMMON | PLAIN | {
         "num_key_value_heads": used("heads of keys and values", missing="16, as the library has it"),
         "head_dim": used("features of a head", _a_number, missing=_of_the_library("GemmaForCausalLM")),
         "attention_bias": ATTENTION_BIAS,
@@ -549,9 +616,6 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "hidden_activation": ignored("the activation is gelu in its tanh form", _other_activation),
         "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
         "use_bidirectional_attention": unless(NOTHING, "keys behind a query are not seen"),
-        "sliding_window": ignored("without a window it says nothing", _no_window),
-        "use_sliding_window": ignored("without a window it says nothing", _no_window),
-        "layer_types": ignored("all layers have full attention", _full_layers),
     },
     "Gemma2ForCausalLM": COMMON | GEMMAS | {
         "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),
@@ -578,13 +642,10 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "attn_logit_softcapping": unless(NOTHING, "scores of a Gemma3 have no cap; the library drops it"),
         "final_logit_softcapping": used("cap of logits", _a_cap, missing="none"),
     },
-    "Olmo2ForCausalLM": COMMON | {
+    "Olmo2ForCausalLM": COMMON | PLAIN | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": ATTENTION_BIAS,
         "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
-        "sliding_window": ignored("without a window it says nothing", _no_window),
-        "use_sliding_window": ignored("without a window it says nothing", _no_window),
-        "layer_types": ignored("all layers have full attention", _full_layers),
     },
     "Olmo3ForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),

@@ -34,6 +34,7 @@ from fabric.networks.inference.rope import Scaling
 from harness.models.architectures import (
     ACTIVATION_NAMES,
     COMMON,
+    GLMS,
     ROPE_KEYS,
     SLIDING,
     architectures_key,
@@ -81,7 +82,7 @@ TURNING_WHOLE = {"Starcoder2ForCausalLM": 10_000.0, "CohereForCausalLM": 500_000
 """All of a head turns in these architectures; the angles have this base if a file says nothing of it."""
 
 COHERE = ("CohereForCausalLM", "Cohere2ForCausalLM")
-NEIGHBOURS = ("GPTJForCausalLM", *COHERE)
+NEIGHBOURS = ("GPTJForCausalLM", *COHERE, *GLMS, "HeliumForCausalLM", "Ernie4_5ForCausalLM")
 """Pairs are neighbours in the files of these architectures."""
 
 

@@ -21,6 +21,7 @@ from harness.models.architectures import (
     ARCHITECTURES,
     CONFIG_KEYS,
     ELSEWHERE,
+    GLMS,
     HEAD_SIZE,
     OTHER_NAME,
     SLIDING,
@@ -64,7 +65,9 @@ GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
             "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
             "StableLmForCausalLM": 32, "Starcoder2ForCausalLM": 2,
-            "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4}  # fmt: skip
+            "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4,
+            **dict.fromkeys(GLMS, 2), "HeliumForCausalLM": 20, "Ernie4_5ForCausalLM": 2,
+            "SeedOssForCausalLM": 8}  # fmt: skip
 """A model has so many heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
@@ -72,13 +75,16 @@ BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaFo
           "OlmoeForCausalLM")  # fmt: skip
 """The projections of attention have biases in these architectures if the file says so."""
 
-COARSE = ("Olmo2ForCausalLM", "Olmo3ForCausalLM", "OlmoeForCausalLM", "MixtralForCausalLM")
-"""The mean square has 1e-5 added to it in these architectures if a file says nothing of it, in others 1e-6."""
+EPSILON = {**dict.fromkeys(("Olmo2ForCausalLM", "Olmo3ForCausalLM", "OlmoeForCausalLM", "MixtralForCausalLM",
+                            "Ernie4_5ForCausalLM"), 1e-5),
+           **dict.fromkeys(GLMS, 1.5625e-7), "HeliumForCausalLM": 1e-8}  # fmt: skip
+"""The mean square has this added to it if a file says nothing of it, and 1e-6 in other architectures."""
 
-FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
+FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM", "HeliumForCausalLM",
+              "SeedOssForCausalLM")  # fmt: skip
 """The feed-forward part has biases in these architectures if the file says so."""
 
-TIED = (*GEMMAS, "SmolLM3ForCausalLM")
+TIED = (*GEMMAS, "SmolLM3ForCausalLM", "Ernie4_5ForCausalLM")
 """The output matrix is the embedding in these architectures if the file says nothing of it."""
 
 
@@ -213,14 +219,18 @@ def _logit_cap(table: Mapping[str, Any], architecture: str) -> Any:
     return table.get("final_logit_softcapping", missing[architecture]) if architecture in missing else None
 
 
-def _rotary(table: Mapping[str, Any], head_size: int) -> int:
-    """Return how many features of a head turn."""
+def _rotary(table: Mapping[str, Any], head_size: int, missing: float = 1.0) -> int:
+    """Return how many features of a head turn; `missing`: the part of them if the table says nothing."""
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
-    part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor", 1.0))
+    part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor", missing))
     features = int(head_size * part)
     if features % 2 or features < 2:
         raise ConfigError(f"partial_rotary_factor {part} of {head_size} features: {features} cannot be turned in pairs")
     return features
+
+
+PARTLY = {"Phi3ForCausalLM": 1.0, **dict.fromkeys(GLMS, 0.5)}
+"""A part of each head may turn in these architectures; this part, if a file says nothing of it."""
 
 
 def _amplitude(rope: Mapping[str, Any]) -> Any:
@@ -245,7 +255,8 @@ EVERY = {"Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6, "Olmo3ForCausalLM": 4}
 """Each so many layers one has no window, if a file says nothing of it."""
 
 NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM", "Qwen3MoeForCausalLM",
-              "OlmoeForCausalLM")  # fmt: skip
+              "OlmoeForCausalLM", *GLMS, "HeliumForCausalLM", "Ernie4_5ForCausalLM",
+              "SeedOssForCausalLM")  # fmt: skip
 """These architectures have no window of attention."""
 
 
@@ -366,6 +377,23 @@ def _experts(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:
     return found | {"renormalised": mixtral or table.get("norm_topk_prob", False)}
 
 
+OF_INPUTS = {**dict.fromkeys((*GLMS, "SeedOssForCausalLM"), True), "HeliumForCausalLM": False}
+"""Queries, keys and values alone have the biases of which attention_bias says, and this if a file says nothing."""
+
+
+def _biases(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:
+    """Return which products of a decoder have biases."""
+    ffn = architecture in FFN_BIASED and table.get("mlp_bias", False)
+    if architecture == "Ernie4_5ForCausalLM":
+        return dict.fromkeys(("qkv_bias", "o_bias", "ffn_bias"), table.get("use_bias", False))
+    if architecture in OF_INPUTS:
+        own = table.get("attention_bias", OF_INPUTS[architecture])
+        outer = architecture == "SeedOssForCausalLM" and table.get("attention_out_bias", False)
+        return {"qkv_bias": own, "o_bias": outer, "ffn_bias": ffn}
+    biased = architecture in BIASED and table.get("attention_bias", False)
+    return {"qkv_bias": architecture == "Qwen2ForCausalLM" or biased, "o_bias": biased, "ffn_bias": ffn}
+
+
 def _sizes(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sizes of a decoder; ConfigError if one is missing."""
     for key in SIZES.values():
@@ -433,8 +461,8 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
     warnings += _short_texts(rope, values["context"])
-    if architecture == "Phi3ForCausalLM" and isinstance(head_size, int):
-        values["rotary"] = _rotary(table, head_size)
+    if architecture in PARTLY and isinstance(head_size, int):
+        values["rotary"] = _rotary(table, head_size, PARTLY[architecture])
     gemma = architecture in GEMMAS
     later = gemma and architecture != "GemmaForCausalLM"
     factors, tied = Factors(), table.get("tie_word_embeddings", architecture in TIED)
@@ -444,15 +472,12 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         score = table.get("query_pre_attn_scalar", 256) ** -0.5 if later else None
         factors = Factors(embedding=math.sqrt(hidden), attention=score, tied=tied is True, norms=1.0)
     olmo = architecture in ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
-    biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
-        epsilon=table.get("rms_norm_eps", 1e-5 if architecture in COARSE else 1e-6),
-        qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
-        o_bias=biased,
-        ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
-        norms="behind" if olmo else "both" if later else "before",
+        **_biases(table, architecture),
+        epsilon=table.get("rms_norm_eps", EPSILON.get(architecture, 1e-6)),
+        norms="behind" if olmo else "both" if later or architecture == "Glm4ForCausalLM" else "before",
         score_cap=table.get("attn_logit_softcapping", 50.0) if architecture == "Gemma2ForCausalLM" else None,
         logit_cap=_logit_cap(table, architecture),
         projection_norms=olmo or architecture == "OlmoeForCausalLM",

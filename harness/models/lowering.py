@@ -18,7 +18,11 @@ logits_scaling         the output matrix, divided; if it is the embedding, it is
 norm_offset            the weights of norms, added
 =====================  ==============================================================================================
 
-Sources: the classes of the hub's library transformers (modeling_phi3, modeling_granite, modeling_gemma).
+*GLM* has gate and up in one matrix and turns pairs of neighbours in a part of each head; *GLM-4* has norms behind the
+parts of a layer too, under names of its own.  *Helium* and *ERNIE 4.5* turn pairs of neighbours, of the whole head.
+
+Sources: the classes of the hub's library transformers (modeling_phi3, modeling_granite, modeling_gemma, modeling_glm,
+modeling_glm4, modeling_helium, modeling_ernie4_5, modeling_seed_oss).
 """
 
 from __future__ import annotations
@@ -32,13 +36,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.decoder import Decoder
+from harness.models.architectures import GLMS
 from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
 from wse_core.errors.values import named, shown
 
 __all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "pairs_first", "same"]
 
-LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
+LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM",
+           *GLMS, "HeliumForCausalLM", "Ernie4_5ForCausalLM", "SeedOssForCausalLM")  # fmt: skip
 """`lowered` makes a LLaMA of these architectures."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
@@ -47,6 +53,11 @@ FUSED = {
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
 }
 """A Phi3 has these matrices, in which the rows of these products stand, in this order."""
+
+GLM_NORMS = {"post_self_attn_layernorm": "post_attention_layernorm",
+             "post_attention_layernorm": "pre_feedforward_layernorm",
+             "post_mlp_layernorm": "post_feedforward_layernorm"}  # fmt: skip
+"""The norms of a layer of a GLM-4 have these names in the decoder."""
 
 TOGETHER = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
 """These tensors have all experts of a layer: products whose rows stand in them, in this order."""
@@ -121,8 +132,10 @@ def lowered(
         tensors = {_expert_name(name): tensor for name, tensor in found.items()}
     if decoder.experts:
         tensors = _each_expert(tensors, decoder)
-    if architecture == "Phi3ForCausalLM":
-        tensors = _apart(tensors, decoder)
+    if architecture == "Glm4ForCausalLM":
+        tensors = {_norm_name(name): tensor for name, tensor in found.items()}
+    if architecture in ("Phi3ForCausalLM", *GLMS):
+        tensors = _apart(tensors, decoder, *["self_attn.qkv_proj"] * (architecture == "Phi3ForCausalLM"))
     if decoder.rotary is not None or order is not None:
         tensors = _in_pairs(tensors, decoder, order)
     scale = 1.0 if factors.attention is None else factors.attention * math.sqrt(decoder.head_size)
@@ -204,13 +217,23 @@ def _in_pairs(found: Mapping[str, Tensor], decoder: Decoder, halves: NDArray[np.
     return made
 
 
-def _apart(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:
-    """Return the tensors with each matrix of several products cut into them."""
+def _norm_name(name: str) -> str:
+    """Return the decoder's name of a tensor of a GLM-4, whose norms behind the parts of a layer have other names.
+
+    What it calls the norm behind attention stands before the feed-forward part.
+    """
+    stem, dot, norm = name.removesuffix(".weight").rpartition(".")
+    return f"{stem}{dot}{GLM_NORMS[norm]}.weight" if norm in GLM_NORMS else name
+
+
+def _apart(found: Mapping[str, Tensor], decoder: Decoder, *more: str) -> dict[str, Tensor]:
+    """Return the tensors with gate and up, and what else is asked for, cut out of the matrices that have several."""
     rows = {name: shape[0] for name, shape in decoder.shapes().items()}
     made: dict[str, Tensor] = {}
     for name, tensor in found.items():
         stem, _, kind = name.rpartition(".")
-        fused = next((end for end in FUSED if stem.endswith(f".{end}") and kind == "weight"), None)
+        ends = "mlp.gate_up_proj", *more
+        fused = next((end for end in ends if stem.endswith(f".{end}") and kind == "weight"), None)
         if fused is None:
             made[name] = tensor
             continue

@@ -1,4 +1,7 @@
-"""`wse generate` of models older than LLaMA: bits of the oracle, tokens of numpy and, where it is, of the library."""
+"""`wse generate` of models older than LLaMA, and of later ones whose files are laid out in another way.
+
+Bits are the oracle's, tokens those of numpy and, where it is installed, of the library.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,12 @@ from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
 from tests.examples import few, mixed
 from tests.harness.models.classic_twin import CLASSIC_BASES, classic_tensors
+from tests.harness.models.hub_twin import BASES, tensors_of
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
+LATER = ("GlmForCausalLM", "Glm4ForCausalLM", "HeliumForCausalLM", "Ernie4_5ForCausalLM", "SeedOssForCausalLM")
+FAMILIES = [*CLASSIC, *LATER]
 PROMPT = [3, 1, 4, 1, 5]
 WAYS = [
     ("--mesh", "3x2"),
@@ -29,14 +35,15 @@ WAYS = [
 ]
 
 
-@pytest.fixture(params=list(CLASSIC))
+@pytest.fixture(params=FAMILIES)
 def directory(request, tmp_path):
     """Return the directory of a small random model of each architecture; its answers go on beyond its end token."""
     path = tmp_path / request.param
     path.mkdir()
     seed = 4 if request.param == "Cohere2ForCausalLM" else 1  # logits that lie apart, in both formats
-    write_tensors(path / "model.safetensors", classic_tensors(request.param, seed=seed))
-    table = CLASSIC_BASES[request.param] | {"eos_token_id": None}
+    tensors = tensors_of if request.param in LATER else classic_tensors
+    write_tensors(path / "model.safetensors", tensors(request.param, seed=seed))
+    table = (CLASSIC_BASES | BASES)[request.param] | {"eos_token_id": None, "pad_token_id": None}
     (path / "config.json").write_text(json.dumps(table))
     return path
 
@@ -50,7 +57,7 @@ def generated(capsys, directory, *options):
     return found
 
 
-@pytest.mark.parametrize(("directory", "options"), mixed(CLASSIC, WAYS), indirect=["directory"])
+@pytest.mark.parametrize(("directory", "options"), mixed(FAMILIES, WAYS), indirect=["directory"])
 def test_bits_and_tokens(directory, options, capsys):
     """Every way of an answer: the oracle's bits, the tokens of numpy by the weights that PEs hold."""
     found = generated(capsys, directory, *options)
@@ -60,7 +67,7 @@ def test_bits_and_tokens(directory, options, capsys):
     assert found["tokens"] == tokens
 
 
-@pytest.mark.parametrize("directory", few(CLASSIC, 3), indirect=True)
+@pytest.mark.parametrize("directory", few(FAMILIES, 3), indirect=True)
 def test_a_draft_of_itself(directory, capsys):
     """A model that drafts for itself: every token is as without it."""
     plain = generated(capsys, directory, "--mesh", "2x2")
@@ -68,9 +75,10 @@ def test_a_draft_of_itself(directory, capsys):
     assert found["tokens"] == plain["tokens"]
 
 
-def test_a_text_beyond_the_learned_positions_is_refused(directory, capsys):
-    assert main(["generate", str(directory), "--prompt-ids", "1", "--tokens", "25", "--mesh", "2x2"]) == 2
-    assert "24" in capsys.readouterr().err
+def test_a_text_beyond_the_context_is_refused(directory, capsys):
+    context = str(load_model(directory).decoder.context)
+    assert main(["generate", str(directory), "--prompt-ids", "1", "--tokens", context, "--mesh", "2x2"]) == 2
+    assert context in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -67,6 +67,11 @@ BASES = {
                 "num_key_value_heads": 1,
             },
         ),
+        ("GlmForCausalLM", "glm", {"partial_rotary_factor": 1.0}),
+        ("Glm4ForCausalLM", "glm4", {"partial_rotary_factor": 1.0}),
+        ("HeliumForCausalLM", "helium", {"num_attention_heads": 2}),
+        ("Ernie4_5ForCausalLM", "ernie4_5", {"tie_word_embeddings": False}),
+        ("SeedOssForCausalLM", "seed_oss", {}),
         ("SmolLM3ForCausalLM", "smollm3", {"no_rope_layers": [1, 0], "tie_word_embeddings": False}),
         ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
@@ -164,6 +169,18 @@ FIELDS = {
         "sliding_window",
         "layer_types",
     ),
+    **dict.fromkeys(("GlmForCausalLM", "Glm4ForCausalLM"), (*OF_ALL, "head_dim", "attention_bias")),
+    "HeliumForCausalLM": (*OF_ALL, "head_dim", "attention_bias", "mlp_bias"),
+    "Ernie4_5ForCausalLM": (*(name for name in OF_ALL if name != "attention_dropout"), "use_bias", "head_dim"),
+    "SeedOssForCausalLM": (
+        *OF_ALL,
+        "pretraining_tp",
+        "attention_bias",
+        "attention_out_bias",
+        "residual_dropout",
+        "mlp_bias",
+        "head_dim",
+    ),
     "GraniteForCausalLM": (
         *OF_ALL,
         "attention_bias",
@@ -176,10 +193,12 @@ FIELDS = {
 }
 
 
+GLMS, NAMES_OF_GLMS = ("glm", "glm4"), ("GlmForCausalLM", "Glm4ForCausalLM")
 LATER_GEMMAS = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 NORMS = {
     **dict.fromkeys(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), ("post_attention", "post_feedforward")),
     **dict.fromkeys(LATER_GEMMAS, ("input", "post_attention", "pre_feedforward", "post_feedforward")),
+    "Glm4ForCausalLM": ("input", "post_self_attn", "post_attention", "post_mlp"),
 }
 """Norms of a layer, where they are not those before its two parts."""
 
@@ -215,7 +234,7 @@ def _ffn(table, t, part, z, biased):
     def outer(y, name):  # a bias that a file does not have is zero
         return y @ t[f"{part}mlp.{name}_proj.weight"].T + (t.get(f"{part}mlp.{name}_proj.bias", 0.0) if biased else 0.0)
 
-    if _kind(table) == "phi3":
+    if _kind(table) in ("phi3", *GLMS):
         gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
     else:
         gate, up = outer(z, "gate"), outer(z, "up")
@@ -228,10 +247,10 @@ def tensors_of(architecture, seed=1):
     found = {"model.embed_tokens.weight": r.standard_normal((12, 8)), "model.norm.weight": 1 + 0.1 * r.random(8)}
     for layer in range(2):
         part = f"model.layers.{layer}."
-        q, k = (8, 4) if architecture == "OlmoeForCausalLM" else (16, 8)
+        q, k = {"OlmoeForCausalLM": (8, 4), "HeliumForCausalLM": (8, 8)}.get(architecture, (16, 8))
         for name, rows, columns in (("q", q, 8), ("k", k, 8), ("v", k, 8), ("o", 8, q)):
             found[f"{part}self_attn.{name}_proj.weight"] = r.standard_normal((rows, columns))
-            if architecture == "Qwen2ForCausalLM" and name != "o":
+            if architecture in ("Qwen2ForCausalLM", "SeedOssForCausalLM", *NAMES_OF_GLMS) and name != "o":
                 found[f"{part}self_attn.{name}_proj.bias"] = r.standard_normal(rows)
         for room in ROOMS.get(architecture, ["mlp"]):
             inner = 8 if architecture in ROOMS else 6
@@ -250,12 +269,13 @@ def tensors_of(architecture, seed=1):
         for name in NORMS.get(architecture, ("input", "post_attention")):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
     found["lm_head.weight"] = r.standard_normal((12, 8))
-    if architecture == "Phi3ForCausalLM":
+    if architecture in ("Phi3ForCausalLM", *NAMES_OF_GLMS):
         for layer in range(2):
             part = f"model.layers.{layer}."
-            found[f"{part}self_attn.qkv_proj.weight"] = np.concatenate(
-                [found.pop(f"{part}self_attn.{name}_proj.weight") for name in "qkv"]
-            )
+            if architecture == "Phi3ForCausalLM":
+                found[f"{part}self_attn.qkv_proj.weight"] = np.concatenate(
+                    [found.pop(f"{part}self_attn.{name}_proj.weight") for name in "qkv"]
+                )
             found[f"{part}mlp.gate_up_proj.weight"] = np.concatenate(
                 [found.pop(f"{part}mlp.{name}_proj.weight") for name in ("gate", "up")]
             )
@@ -279,10 +299,12 @@ def _positions(table, features, local=False):
             base = 500000.0 if local else table.get("rope_theta", 500000.0)
         table = {**table, "model_type": "llama", "rope_parameters": {"rope_theta": base} | one, "rope_scaling": None}
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
-    base = rope.get("rope_theta", table.get("rope_theta", {"smollm3": 2e6, "mixtral": 1e6}.get(_kind(table), 10000.0)))
+    bases = {"smollm3": 2e6, "mixtral": 1e6, "helium": 1e5, "ernie4_5": 5e5}
+    base = rope.get("rope_theta", table.get("rope_theta", bases.get(_kind(table), 10000.0)))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
-    if _kind(table) == "phi3":
-        features = int(features * (1.0 if part is None else part))
+    if _kind(table) in ("phi3", *GLMS):
+        whole = 0.5 if _kind(table) in GLMS and "partial_rotary_factor" not in {**table, **rope} else 1.0
+        features = int(features * (whole if part is None else part))
     else:
         assert part in (None, 1), "with part of a head turned the library fails: it must be refused"
     turns = 1.0 / base ** (np.arange(0, features, 2) / features)
@@ -347,8 +369,7 @@ def _yarn(rope, turns, base, first):
 def _kind(table):
     """Return the model's type; where the table has none, that of its architecture."""
     found = table.get("model_type") or table["architectures"][0].removesuffix("ForCausalLM").lower()
-    if found == "qwen3moe":
-        return "qwen3_moe"
+    found = {"qwen3moe": "qwen3_moe", "seedoss": "seed_oss"}.get(found, found)
     return "gemma3_text" if found == "gemma3" else found
 
 
@@ -404,10 +425,17 @@ def _active(table, gate):
     return gate / (1 + np.exp(-gate))
 
 
-def _rotated(z, turns, attention):
+def _rotated(z, turns, attention, neighbours=False):
     """Return heads, (heads, tokens, features), turned by their positions."""
     angle = np.outer(np.arange(z.shape[1]), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
+    if neighbours:
+        out = z.copy()
+        for pair in range(len(turns)):
+            a, b = z[..., 2 * pair], z[..., 2 * pair + 1]
+            out[..., 2 * pair] = a * cos[:, pair] - b * sin[:, pair]
+            out[..., 2 * pair + 1] = b * cos[:, pair] + a * sin[:, pair]
+        return out
     half = len(turns)  # what turns comes first, its two halves side by side
     a, b, rest = z[..., :half], z[..., half : 2 * half], z[..., 2 * half :]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
@@ -430,9 +458,10 @@ def _mixed(q, k, v, scale, cap, window):
 def library_logits(table, tensors, ids):
     """Return the logits behind the last of some tokens, float64."""
     t = {name: values.astype(np.float64) for name, values in tensors.items()}
-    heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
+    missing = {"glm": 2, "glm4": 2, "helium": 20, "ernie4_5": 2, "seed_oss": 8}
+    heads, kv = table["num_attention_heads"], table.get("num_key_value_heads", missing.get(_kind(table)))
     kv = heads if kv is None else kv
-    sizes = {"qwen3": 128, "gemma": 256, "gemma2": 256, "gemma3_text": 256}
+    sizes = {"qwen3": 128, "gemma": 256, "gemma2": 256, "gemma3_text": 256, **dict.fromkeys(missing, 128)}
     features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
     windows, n = _windows(table), len(ids)
     biases = _kind(table) == "qwen2"
@@ -440,7 +469,13 @@ def library_logits(table, tensors, ids):
              "olmoe")  # fmt: skip
     all_biases = _kind(table) in kinds and table.get("attention_bias", False)
     biases = biases or all_biases
-    mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
+    if _kind(table) in (*GLMS, "seed_oss", "helium"):  # of queries, keys and values only
+        biases = table.get("attention_bias", _kind(table) != "helium")
+        all_biases = _kind(table) == "seed_oss" and table.get("attention_out_bias", False)
+    if _kind(table) == "ernie4_5":
+        biases = all_biases = table.get("use_bias", False)
+    with_bias = ("llama", "granite", "smollm3", "helium", "seed_oss")
+    mlp_bias = table.get("mlp_bias", False) if _kind(table) in with_bias else _kind(table) == "ernie4_5" and biases
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
     gemma, later = _kind(table).startswith("gemma"), _kind(table) in ("gemma2", "gemma3_text")
     if later:
@@ -453,6 +488,8 @@ def library_logits(table, tensors, ids):
     experts = _kind(table) in ("mixtral", "qwen3_moe", "olmoe")
     projected_norms = _kind(table) in ("olmo2", "olmo3", "olmoe")
     behind = _kind(table) in ("olmo2", "olmo3")  # norms stand behind the parts of a layer, not before
+    glm4, neighbours = _kind(table) == "glm4", _kind(table) in (*GLMS, "helium", "ernie4_5")
+    epsilon = {"mixtral": 1e-5, "glm": 0.00000015625, "glm4": 0.00000015625, "helium": 1e-8, "ernie4_5": 1e-5}
 
     def norm(y, name):
         return (
@@ -460,7 +497,7 @@ def library_logits(table, tensors, ids):
             * y
             / np.sqrt(
                 (y * y).mean(-1, keepdims=True)
-                + table.get("rms_norm_eps", 1e-5 if projected_norms or _kind(table) == "mixtral" else 1e-6)
+                + table.get("rms_norm_eps", 1e-5 if projected_norms else epsilon.get(_kind(table), 1e-6))
             )
         )
 
@@ -469,7 +506,7 @@ def library_logits(table, tensors, ids):
 
     def rotated(z, layer):
         local = _kind(table) in ("gemma3_text", "olmo3") and windows[layer] is not None
-        return _rotated(z, *_positions(table, features, local)) if _turning(table)[layer] else z
+        return _rotated(z, *_positions(table, features, local), neighbours) if _turning(table)[layer] else z
 
     for layer, window in enumerate(windows):
         part = f"model.layers.{layer}."
@@ -496,11 +533,14 @@ def library_logits(table, tensors, ids):
         scale = granite.get("attention_multiplier", 1.0)
         out = _mixed(q, k, projected("v", kv), scale, cap, window)
         more = outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
-        x = x + residual * (norm(more, part + "post_attention_layernorm") if behind or later else more)
+        own = "post_self_attn" if glm4 else "post_attention"
+        x = x + residual * (norm(more, f"{part}{own}_layernorm") if behind or later or glm4 else more)
         z = x if behind else norm(x, part + f"{'pre_feedforward' if later else 'post_attention'}_layernorm")
         more = _experts(table, t, part, z) if experts else _ffn(table, t, part, z, mlp_bias)
-        x = x + residual * (norm(more, part + "post_feedforward_layernorm") if behind or later else more)
-    head = "model.embed_tokens" if table.get("tie_word_embeddings", gemma or _kind(table) == "smollm3") else "lm_head"
+        own = "post_mlp" if glm4 else "post_feedforward"
+        x = x + residual * (norm(more, f"{part}{own}_layernorm") if behind or later or glm4 else more)
+    tied = gemma or _kind(table) in ("smollm3", "ernie4_5")
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", tied) else "lm_head"
     logits = norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
     most = table.get("final_logit_softcapping", 30.0 if _kind(table) == "gemma2" else None) if later else None
     return logits if most is None else most * np.tanh(logits / most)

@@ -373,7 +373,10 @@ BIASED = {
         "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM",
         "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}),
     "mlp_bias": ([f"mlp.{name}_proj" for name in ("gate", "up", "down")], {"LlamaForCausalLM", "GraniteForCausalLM",
-        "SmolLM3ForCausalLM"}),
+        "SmolLM3ForCausalLM", "HeliumForCausalLM", "SeedOssForCausalLM"}),
+    "use_bias": ([f"{part}_proj" for part in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate",
+        "mlp.up", "mlp.down")], {"Ernie4_5ForCausalLM"}),
+    "attention_out_bias": (["self_attn.o_proj"], {"SeedOssForCausalLM"}),
 }  # fmt: skip
 """Products that a key gives a bias, and the architectures in which it does."""
 
@@ -395,11 +398,37 @@ def test_biases_that_a_key_says(made, key):
         assert not np.allclose(plain, library_logits(BASES[architecture] | {key: True}, weights, IDS), rtol=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "missing"), [("GlmForCausalLM", True), ("SeedOssForCausalLM", True), ("HeliumForCausalLM", False)]
+)
+def test_biases_of_queries_keys_and_values_alone(architecture, missing, tmp_path):
+    """What attention_bias says of these is of these products only, and has a value if it says nothing."""
+    weights, r = tensors_of(architecture), np.random.default_rng(3)
+    for layer in range(2):
+        for name in "qkv":
+            stem = f"model.layers.{layer}.self_attn.{name}_proj"
+            weights[f"{stem}.bias"] = r.standard_normal(len(weights[f"{stem}.weight"])).astype(np.float32)
+    write_tensors(tmp_path / "model.safetensors", weights)
+
+    def load(table):
+        (tmp_path / "config.json").write_text(json.dumps(table))
+        return load_model(tmp_path)
+
+    assert tried((architecture, weights, load), {"attention_bias": True}) == "right"
+    assert tried((architecture, weights, load), {}) == ("right" if missing else "refused")
+    assert tried((architecture, weights, load), {"attention_bias": False}) == "refused"  # the files have some
+    plain = library_logits(BASES[architecture] | {"attention_bias": False}, weights, IDS)
+    assert not np.allclose(plain, library_logits(BASES[architecture] | {"attention_bias": True}, weights, IDS))
+
+
 def test_a_base_without_a_number_of_kv_heads_has_the_librarys(made):
     """Missing, it is 32 for a Qwen2 and 8 for a Mistral; null is as many as query heads."""
     architecture, _, load = made
     table = {key: value for key, value in BASES[architecture].items() if key != "num_key_value_heads"}
-    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|16|32)|its products have"):
+    if architecture in ("GlmForCausalLM", "Glm4ForCausalLM", "Ernie4_5ForCausalLM"):
+        assert load(table).decoder.kv_heads == 2
+        return
+    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|16|20|32)|its products have"):
         load(table)
 
 
@@ -409,6 +438,11 @@ def test_fields_of_the_library_are_known(architecture):
 
 
 VARIANTS = [
+    ("GlmForCausalLM", {"partial_rotary_factor": 0.5}),
+    ("Glm4ForCausalLM", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.5}}),
+    ("HeliumForCausalLM", {"rms_norm_eps": 0.25, "rope_theta": 7.0}),
+    ("Ernie4_5ForCausalLM", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}}),
+    ("SeedOssForCausalLM", {"hidden_act": "gelu"}),
     ("Phi3ForCausalLM", {"partial_rotary_factor": 0.5}),
     ("MistralForCausalLM", {"sliding_window": 5}),
     ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}),
@@ -462,7 +496,8 @@ def test_the_library_itself(architecture, tmp_path):
         rope, decoder = theirs.rope_parameters, own.decoder
         rope = rope.get("full_attention", rope)
         assert rope["rope_theta"] == decoder.rope_base
-        assert rope["rope_type"] == ("default" if decoder.scaling is None else decoder.scaling.kind)
+        kind = "default" if rope["rope_type"] == "dynamic" else rope["rope_type"]  # plain in texts of the context
+        assert kind == ("default" if decoder.scaling is None else decoder.scaling.kind)
         longrope = rope["rope_type"] == "longrope"  # which has factors of pairs, and other ones in longer texts
         if decoder.scaling is not None and not longrope:
             assert rope["factor"] == decoder.scaling.factor
