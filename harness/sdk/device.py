@@ -332,17 +332,18 @@ class SdkDevice:
 
     def collect(self, color: int, x: int, y: int, n: int) -> NDArray[np.uint32]:
         """Return the next `n` words of an open stream; control wavelets, which move switches, are no words of it."""
+        self.until(lambda: self.came(color, x, y) >= n, "the PEs do not send what the host waits for")
         link = self._link("outputs", color, x, y)
-
-        def done() -> bool:
-            came = self.fabric.receive(link)
-            kept = self._kept.get(link, np.zeros(0, np.uint32))
-            self._kept[link] = np.concatenate([kept, came.payload[~came.control]])
-            return len(self._kept[link]) >= n
-
-        self.until(done, "the PEs do not send what the host waits for")
         found, self._kept[link] = self._kept[link][:n], self._kept[link][n:]
         return found
+
+    def came(self, color: int, x: int, y: int) -> int:
+        """Return how many words of an open stream have come that were not collected."""
+        link = self._link("outputs", color, x, y)
+        new = self.fabric.receive(link)
+        kept = self._kept.get(link, np.zeros(0, np.uint32))
+        self._kept[link] = np.concatenate([kept, new.payload[~new.control]])
+        return len(self._kept[link])
 
     def _cycles(self, n: int) -> NDArray[np.int64]:
         """Return the cycles from which on the words of a stream that begins now may pass."""

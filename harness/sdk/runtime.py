@@ -70,9 +70,20 @@ class SdkTarget(enum.Enum):
 
 
 class Task:
-    """A command that was given; it is done."""
+    """A command that was given; it is done, unless it waits for words of a stream."""
 
-    done = True
+    def __init__(self, done: bool = True) -> None:
+        self.done = done
+
+
+@dataclass(eq=False)
+class Awaited:
+    """An `Awaited` says what is to come from a stream: how many words, where they go, the command that asked."""
+
+    stream: str
+    count: int
+    store: Callable[[], None]
+    task: Task
 
 
 SIMULATOR = {"memcpy_required", "msg_level", "simfab_numthreads", "suppress_simfab_trace"}
@@ -229,7 +240,7 @@ class SdkRuntime:
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None
         self._stopped = False
-        self._awaited: list[tuple[str, Callable[[], None]]] = []
+        self._awaited: list[Awaited] = []
         _LAST[str(self.directory.resolve())] = self
 
     def __enter__(self) -> SdkRuntime:
@@ -256,7 +267,7 @@ class SdkRuntime:
 
     def stop(self) -> None:
         """Let everything that is under way come to an end; what is to be received must come by then."""
-        self._finish()
+        self._finish(self._awaited)
         self.device.settle()
         self.device.write_log()
         if self._traces and not self._stopped:
@@ -467,13 +478,13 @@ class SdkRuntime:
         return Task()
 
     def receive(self, stream: str | int, array: NDArray[Any], count: int, nonblock: bool = False) -> Task:
-        """Receive 32-bit words from a port into an array; those that need not come yet are there after `stop`."""
+        """Receive words of 32 bits; without blocking they are in the array after `task_wait` or `stop`."""
         place, goal = self._port(stream), _goal(array, count)
 
         def store() -> None:
             goal[:count] = self.device.collect(*place, count)
 
-        return self._await(stream, store, nonblock)
+        return self._await(stream, count, store, nonblock)
 
     def receive_tofile(self, stream: str | int, path: str | Path, count: int, nonblock: bool = False) -> Task:
         """Receive 32-bit words from a port into a file; if they need not come yet, `stop` writes it."""
@@ -482,20 +493,27 @@ class SdkRuntime:
         def store() -> None:
             np.asarray(self.device.collect(*place, count), np.uint32).tofile(path)
 
-        return self._await(stream, store, nonblock)
+        return self._await(stream, count, store, nonblock)
 
-    def _await(self, stream: str | int, store: Callable[[], None], nonblock: bool) -> Task:
-        """Store what comes from a stream: now, after what is awaited from it already, or at the end."""
+    def _await(self, stream: str | int, count: int, store: Callable[[], None], nonblock: bool) -> Task:
+        """Store what comes from a stream: now, after what is awaited from it already, or when that is waited for."""
         stream = list(self.bundle.settings["ports"])[stream] if isinstance(stream, int) else stream
-        self._awaited.append((stream, store))
+        entry = Awaited(stream, count, store, Task(done=False))
+        self._awaited.append(entry)
         if not nonblock:
-            self._finish(stream)
-        return Task()
+            self._finish(self._before(entry.task))
+        return entry.task
 
-    def _finish(self, stream: str | None = None) -> None:
-        """Store what is awaited from a stream, or from all, in the order of the calls."""
-        for entry in [entry for entry in self._awaited if stream in (None, entry[0])]:
-            entry[1]()
+    def _before(self, task: Task) -> list[Awaited]:
+        """Return what is awaited from the stream of a command, up to that command."""
+        place = next(k for k, entry in enumerate(self._awaited) if entry.task is task)
+        return [entry for entry in self._awaited[: place + 1] if entry.stream == self._awaited[place].stream]
+
+    def _finish(self, entries: Sequence[Awaited]) -> None:
+        """Store what is awaited, in the order of the calls."""
+        for entry in list(entries):
+            entry.store()
+            entry.task.done = True
             self._awaited.remove(entry)
 
     # ---- looking at memory
@@ -511,10 +529,17 @@ class SdkRuntime:
         return at[0] + x, at[1] + y
 
     def task_wait(self, task: Task) -> None:
-        """Wait for a command; all are done."""
+        """Wait for a command: all are done but those that receive from a stream without blocking."""
+        if not task.done:
+            self._finish(self._before(task))
 
     def is_task_done(self, task: Task) -> bool:
-        """Whether a command is done."""
+        """Whether a command is done, when everything that can move has moved."""
+        if not task.done:
+            self.device.settle()
+            entries = self._before(task)
+            if self.device.came(*self._port(entries[0].stream)) >= sum(entry.count for entry in entries):
+                self._finish(entries)
         return task.done
 
     def dump_core(self, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from fabric.csl import tree
@@ -133,7 +134,7 @@ class LoweredOperations(Mapping):
                 slots.append("dst")
             elif isinstance(value, Descriptor):
                 if counted:
-                    self._within(value, isa.WORDS[op.types[place]])
+                    self._within(_as_far(value, operands), isa.WORDS[op.types[place]])
                 dsr = AutoDsr(self._file(place, value, operands))
                 dsr.thread = thread
                 control = on_control if value.fixed.kind == "fabin" else (0, None)
@@ -295,3 +296,17 @@ class LoweredOperations(Mapping):
         self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(base, offset), count, 1))
         op = "mov32" if size == 2 else "mov16"
         self.put("vector", None, self.reg(value, size), data=Vector(op, (dest, 0)))
+
+
+def _as_far(value: Descriptor, operands: list[Any]) -> Descriptor:
+    """Return a descriptor as far as an operation walks over it, which the first one of a source says, else the target.
+
+    Where that is a number of the run, others have no extent.
+    """
+    first = next(
+        (x for x in (*operands[1:3], operands[0]) if isinstance(x, Descriptor) and x.fixed.kind != "fifo"), value
+    )
+    if first is value or value.fixed.kind != "mem1d" or not isinstance(value.extent, int):
+        return value
+    extent = prod(first.fixed.extents) if first.fixed.kind == "mem4d" else first.extent
+    return value.with_(extent=min(extent, value.extent) if isinstance(extent, int) else None)

@@ -65,6 +65,22 @@ def test_a_walk_inside(tmp_path, text, in_a, in_h):
     assert (found["a"].tolist(), found["h"].tolist()) == (in_a, in_h)
 
 
+BEHIND = "const src = @get_dsd(mem1d_dsd, .{ .base_address = &h, .extent = LENGTH }); " + (
+    "const to = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> a[i + 4] }); @mov32(to, src);"
+)
+
+
+@pytest.mark.parametrize("length", ["4", "small"])
+def test_an_operation_walks_as_far_as_its_first_source_says(tmp_path, length):
+    """Its other operands may have a longer extent than there is array."""
+    small = "var small: u16 = 4;"
+    found = run_task(tmp_path, BEHIND.replace("LENGTH", length), *ARRAYS, small, results={"a": "u4"})
+    assert found["a"].tolist() == [0] * 8
+    with pytest.raises(CslError, match="element 8 of 'a', which has 8"):
+        long = BEHIND.replace("LENGTH", "5").replace("&h", "&b")
+        run_task(tmp_path, long, *ARRAYS, "var b: [5]u32;", results={})
+
+
 def test_a_known_array_is_one(tmp_path):
     text = "fn f(v: [2]u32) u32 { return v[1]; }"
     assert run_task(tmp_path, "a[1] = f([2]u32{ 4, 5 });", text, *ARRAYS, results={"a": "u4"})["a"][1] == 5

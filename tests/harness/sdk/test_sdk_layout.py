@@ -107,6 +107,26 @@ def test_words_pass_regions_and_come_back(arch, size):
         runtime.send("other", words)
 
 
+def test_what_comes_later_is_there_when_it_was_waited_for(tmp_path):
+    """A command that receives without blocking is done when its words, and those of the ones before it, have come."""
+    layout = layout_for()
+    _, rx, tx = relay(layout, "one", 5, 6, (1, 1))
+    into, out = layout.create_input_stream(rx), layout.create_output_stream(tx)
+    runtime = run(layout)
+    first, second, third = (np.zeros(2, np.float32) for _ in range(3))
+    tasks = [runtime.receive(out, goal, 2, nonblock=True) for goal in (first, second, third)]
+    assert not runtime.is_task_done(tasks[0])
+    assert runtime.send(into, np.arange(3, dtype=np.float32), nonblock=True).done
+    assert [runtime.is_task_done(task) for task in tasks] == [True, False, False]
+    assert first.tolist() == [5, 6]
+    runtime.send(into, np.arange(3, 6, dtype=np.float32), nonblock=True)
+    runtime.task_wait(tasks[2])
+    assert [*second, *third] == [7, 8, 9, 10]
+    assert all(task.done for task in tasks)
+    runtime.task_wait(tasks[2])
+    runtime.stop()
+
+
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=2, max_size=4, unique=True), st.integers(1, 6)
