@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabric.csl.artefact import bundle_of, write_bundle
+from fabric.csl.artefact import bundle_of, read_bundle, write_bundle
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
@@ -15,12 +15,12 @@ AMOUNTS = 5
 AS_THEY_ARE = {"streaming": False, "order": MemcpyOrder.ROW_MAJOR, "nonblock": False}
 
 
-def counted(directory, amounts, goal, late):
+def counted(directory, amounts, goal, late, layout=PROGRAMS / "tally/layout.csl"):
     """Count arrays (y, x, amount); return per PE how often its callback ran and the sum that it saw."""
     height, width, _ = amounts.shape
     params = {"W": width, "H": height, "GOAL": goal, "AMOUNTS": AMOUNTS}
     options = Options(params=params, fabric=(width + 7, height + 2))
-    write_bundle(bundle_of(compile_file(PROGRAMS / "tally/layout.csl", options)), directory)
+    write_bundle(bundle_of(compile_file(layout, options)), directory)
     runner = SdkRuntime(directory)
     runner.load()
     runner.run()
@@ -55,3 +55,19 @@ def test_a_sum_that_is_not_reached_ends_nothing(tmp_path):
 def test_without_a_second_phase_all_must_complete(tmp_path):
     amounts = np.ones((2, 3, AMOUNTS), np.uint16)
     assert counted(tmp_path / "out", amounts, 0, 0)[0, -1, 0] == 1
+
+
+def test_queues_that_nobody_names_are_those_that_the_program_leaves_free(tmp_path):
+    """As before SDK 1.0, where the stencils have input queues of the numbers that they give the tally for output."""
+    for name in ("layout.csl", "pe.csl"):
+        text = (PROGRAMS / "tally" / name).read_text()
+        (tmp_path / name).write_text(text.replace(" .input_queues = [2]u16{ 4, 5 },", ""))
+    with (tmp_path / "pe.csl").open("a") as file:
+        file.write("const mine = @get_dsd(fabin_dsd, .{ .extent = 1, .fabric_color = @get_color(9),\n")
+        file.write("  .input_queue = @get_input_queue(2) });\nvar got: u32 = 0;\n")
+        file.write("task never() void { @mov32(&got, mine); }\n")
+        file.write("comptime { @bind_local_task(never, @get_local_task_id(11)); }\n")
+    amounts = np.ones((2, 3, AMOUNTS), np.uint16)
+    directory = tmp_path / "out"
+    assert counted(directory, amounts, 6 * AMOUNTS, 0, tmp_path / "layout.csl")[0, -1].tolist() == [1, 6 * AMOUNTS]
+    assert all(image.inq_color[2] == 9 for image in read_bundle(directory).programs)
