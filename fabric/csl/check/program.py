@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from fabric.csl.check.checker import Checker
@@ -17,7 +18,7 @@ from fabric.csl.comptime.layout import LayoutDescription, bind_params, evaluate,
 from fabric.csl.comptime.session import CompilerSession, Options
 from fabric.csl.comptime.units import FILTERS, ProgramUnit
 from fabric.csl.comptime.values import FAULTY, FunctionValue, Module, Scope, frozen
-from fabric.csl.diagnostics import Fault, Report
+from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Report, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Function as TypedFunction
 from wse_core.errors import ConfigError
@@ -122,17 +123,31 @@ def room(path: Path) -> Iterator[None]:
 
     Raises
     ------
-    ConfigError
-        If a stage nests deeper all the same.
+    CslError
+        If a stage nests deeper all the same; it says where the stage was.
     """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, FRAMES))
     try:
         yield
-    except RecursionError:
-        raise ConfigError("the program nests deeper than the compiler can follow", where=str(path)) from None
+    except RecursionError as error:
+        what = "the program nests deeper here than the compiler can follow"
+        span = _reached(error.__traceback__)
+        if span is None:
+            raise ConfigError(what, where=str(path)) from None
+        raise CslError([Diagnostic("error", what, span, "fewer calls or blocks inside of each other")]) from None
     finally:
         sys.setrecursionlimit(before)
+
+
+def _reached(traceback: TracebackType | None) -> Span | None:
+    """Return the place of the source that the innermost stage of a traceback was at."""
+    found = None
+    while traceback is not None:
+        spans = (getattr(held, "span", None) for held in traceback.tb_frame.f_locals.values())
+        found = next((span for span in spans if isinstance(span, Span)), found)
+        traceback = traceback.tb_next
+    return found
 
 
 def _check(session: CompilerSession, found: Compilation, path: Path) -> None:

@@ -420,11 +420,14 @@ class RunTimeStatements(VectorOperations):
         name = node.label or f"#{len(self.givers)}"
         self.givers.append((node.label, name, left))
         self.loops.append(Around(node.label, loop=False))
+        wrong = len(self.report.errors)
         try:
             block = self.body(node.body, scope, name)
         finally:
             self.loops.pop()
             self.givers.pop()
+        if not left and len(self.report.errors) > wrong:
+            raise Fault(None)
         if not left:
             raise Fault("this block gives no value", node.span, "leave it by 'break' with one")
         spans = [end.span for end, _ in left]

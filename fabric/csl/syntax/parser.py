@@ -26,6 +26,13 @@ __all__ = ["instead_of_files", "parse", "read"]
 GRAMMAR = Path(__file__).with_name("csl.lark")
 LEXIS = re.compile(r'//[^\n]*|\s+|"(?:\\.|[^"\\\n])*"|\'(?:\\.[0-9a-fA-F]*|[^\'\\\n])\'|\w+|.', re.DOTALL)
 PAIRS = {")": "(", "]": "[", "}": "{"}
+TYPES = {
+    "int": "i16", "long": "i32", "unsigned": "u16", "short": "i16", "char": "u8", "float": "f32", "double": "f32",
+    "let": "i16", "auto": "i16", "int32_t": "i32", "uint32_t": "u32", "int16_t": "i16", "uint16_t": "u16",
+}  # fmt: skip
+"""Words with which other languages declare variables have these types in their place."""
+NESTED = "functions, tasks and params are declared at the top of a file, not inside of a block"
+TOP = "a file has const, var, param, fn, task, comptime and layout at its top"
 STARTS = {"NAME", "INT", "STRING", "BUILTIN"}
 
 
@@ -157,6 +164,8 @@ def explain(error: Any, source: Source, engine: Any) -> Diagnostic:
         hint = "an expression is expected here"
     elif 0 < len(wanted) <= 8:
         hint = f"expected one of {', '.join(wanted)}"
+    elif not _open_brackets(before) and (last is None or last[0] in ";}"):
+        hint = TOP
     if word in PAIRS and not _open_brackets(before):
         hint = f"no '{PAIRS[word]}' is open here"
     return Diagnostic("error", f"'{word}' does not fit here", span, hint)
@@ -174,6 +183,12 @@ def habit(text: str, start: int, word: str) -> str | None:
         return f"there is no {sign}{sign}; write i {sign}= 1"
     if word == "|" and line.endswith("|"):
         return "'or' is the operator: a or b"
+    if (kind := re.search(r"(?:^|[;{])\s*(\w+)\s*\*?\s*$", line)) and kind[1] in TYPES and word.isidentifier():
+        return f"a variable has its type behind its name: var {word}: {TYPES[kind[1]]} = ..."
+    if word == "?":
+        return "a choice is written: if (c) a else b"
+    if re.search(r"(?:^|[;{])\s*(fn|task|param)\s*$", line) and word.isidentifier():
+        return NESTED
     return None
 
 

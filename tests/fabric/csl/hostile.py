@@ -147,7 +147,7 @@ DOUBLING = {
     "a choice per line": (running("if (y > 1) { y += 1; } else { y += 2; }\n" * 700, "var y: u16;"), BYTES),
     "functions in a chain": (
         running("g0();", "".join(f"fn g{k}() void {{ y += 1; g{k + 1}(); }}\n" for k in range(3000)),
-                "fn g3000() void { }", "var y: i16;"), "nests deeper",
+                "fn g3000() void { }", "var y: i16;"), "nests deeper here",
     ),
     "two layouts": (layout_of("") + "layout { @set_rectangle(1, 1); }\n", "two layout blocks"),
 }  # fmt: skip

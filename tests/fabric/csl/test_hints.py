@@ -23,6 +23,11 @@ VARS = "var i: i16 = 0; var x: f32 = 0.0; var p: bool = true; var q: bool = true
         ("if (!p && n == 4) { i = 1; }", "'and' is the operator"),
         ("if (p || q) { i = 1; }", "'or' is the operator"),
         ("x = i * 2.0;", "@as(f32, ...)"),
+        ("int k = 3;", "var k: i16 = ..."),
+        ("double y = 3.0;", "var y: f32 = ..."),
+        ("const k = p ? 1 : 2;", "if (c) a else b"),
+        ("task k() void { }", "at the top of a file"),
+        ("param k: i16;", "at the top of a file"),
         ("x = 2.0 * i;", "@as(f32, ...)"),
     ],
 )
@@ -44,3 +49,10 @@ def test_floats_of_another_size(tmp_path, operation, meant):
     made = compile_texts(tmp_path, {"top.csl": running(operation, arrays, dsds)})
     found = [entry.hint for entry in made.report.diagnostics if entry.severity == "warning"]
     assert found[:1] == ([meant] if meant else [])
+
+
+@pytest.mark.parametrize("text", ["#include <stdio.h>", "const a = 1;\nimport numpy as np", '{ "a": 1 }'])
+def test_what_a_file_has_at_its_top(tmp_path, text):
+    with pytest.raises(CslError) as caught:
+        compile_texts(tmp_path, {"top.csl": text})
+    assert caught.value.diagnostics[0].hint == "a file has const, var, param, fn, task, comptime and layout at its top"

@@ -37,6 +37,8 @@ SYNTAX = {
     "value missing": ("const a = ¶;\n", "does not fit"),
     "bad escape": ('const s = ¶"a\\q";\n', "escape"),
     "two characters": ("const a = b¶ c;\n", "';' is missing"),
+    "function in a function": ("fn f() void {\n  fn ¶g() void { }\n}\n", "does not fit"),
+    "type before the name": ("fn f() void {\n  int ¶x = 3;\n}\n", "does not fit"),
     "bad hexadecimal": ('const s = ¶"\\xg1";\n', "hexadecimal"),
 }
 
@@ -46,6 +48,7 @@ NAMES = {
     "unknown builtin": (value("¶@get_colour(3)"), "no builtin @get_colour"),
     "declared twice": ("const a = 1;\n¶const a = 2;\n", "declared twice"),
     "local twice": (running("var i: i16 = 0;\n¶var i: i16 = 1;"), "declared twice"),
+    "unknown label of a value": (running("const v: i16 = one: { ¶break :two 1; };"), "has the label 'two'"),
     "unknown at run time": (running("var i: i16 = ¶n;"), "'n' is not known"),
     "unknown field": (value("¶s.b", "const s = .{ .a = 1 };"), "no field 'b'"),
     "unknown member": (value("¶E.C", "const E = enum(u16) { A, B };"), "no member 'C'"),
@@ -318,8 +321,8 @@ VECTORS = {
         for name in ("malloc", "message_passing", "string", "types", "data_utils", "timer")
     },
     "param of a library": (
-        'const d = @import_module(¶"<debug>", .{ .buffer_size = 9 });\n' + running("d.trace_u16(1);"),
-        "the param 'key' of <debug>",
+        'const d = @import_module(¶"<debug>", .{ .key = "k" });\n' + running("d.trace_u16(1);"),
+        "the param 'buffer_size' of <debug>",
     ),
     "library function at compile time": (
         'const m = @import_module("<math>");\nconst x = ¶m.sqrt("four");\ncomptime { _ = x; }\n',
