@@ -28,6 +28,8 @@ SYMBOLS = "symbols.npz"
 RPC = 28
 """The hidden task that does calls of the host has this id."""
 LONGEST = 1 << 34
+Goal = tuple[int, NDArray[Any], NDArray[np.uint16]]
+"""It is the address of a program's count of ended commands, the PEs that have the program, and the count per PE."""
 
 
 _CHECKED: ContextVar[list[MemoryChecks] | None] = ContextVar("wse checked memory", default=None)
@@ -244,7 +246,7 @@ class SdkDevice:
 
     def launch(self, name: str, ident: int, words: list[int]) -> None:
         """Do a call of the host on every PE that offers the function, and wait for all of them."""
-        goals: list[tuple[int, NDArray[Any], NDArray[np.uint16]]] = []
+        goals: list[Goal] = []
         for number, image, mask in self.programs():
             host = self.bundle.host[number]
             if name not in host.exports:
@@ -266,6 +268,23 @@ class SdkDevice:
                 self.engine.write_rect(call.address, np.full((*shape, 1), ident, np.uint16), first, row)
                 self.engine.activate(RPC, first, row, shape[1], shape[0])
 
+        self._unblocked(goals, f"'{name}' has not called unblock_cmd_stream on every PE")
+
+    def launch_by_words(self, color: int, words: NDArray[np.uint32]) -> None:
+        """Send every PE the words of a launch, which its program reads itself, and wait for all of them."""
+        goals: list[Goal] = []
+        for number, image, mask in self.programs():
+            counter = image.symbols.get(self.bundle.host[number].hidden.get("unblocked", ""))
+            if counter is not None:
+                before = self.read_each(counter.address, 1, mask, 0, 0)[..., 0]
+                goals.append((counter.address, mask, (before + np.uint16(1)).astype(np.uint16)))
+        shape = (self.bundle.height, self.bundle.width, len(words))
+        self.send(color, np.broadcast_to(words, shape), 0, 0)
+        self._unblocked(goals, "the launch has not led to unblock_cmd_stream on every PE")
+
+    def _unblocked(self, goals: list[Goal], what: str) -> None:
+        """Run until programs have called `unblock_cmd_stream` so often as their goals say."""
+
         def done() -> bool:
             # To unblock what is not blocked does nothing, so programs that call it twice have called it.
             beyond = (
@@ -273,7 +292,7 @@ class SdkDevice:
             )
             return all(bool((calls.view(np.int16) >= 0).all()) for calls in beyond)
 
-        self.until(done, f"'{name}' has not called unblock_cmd_stream on every PE")
+        self.until(done, what)
 
     # ---- streams
 

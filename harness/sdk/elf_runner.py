@@ -102,6 +102,26 @@ class CSELFRunner:
         made = parsed(port_map)
         self._results[made.name] = ExpectedTensor(port_map, dtype, self._links(made.area, color), made.count)
 
+    def add_input_array(
+        self, name: str, color: int, side: str, array: NDArray[Any], sentinel: int | None = None, **others: Any
+    ) -> None:
+        """Let an array enter at a side, "N", "S", "E" or "W": its first index is the PE there, from north or west."""
+        self.add_input_tensor(color, self._along(name, side, array), array, sentinel, **others)
+
+    def add_output_array(self, name: str, color: int, side: str, array: NDArray[Any], **others: Any) -> None:
+        """Expect an array of this shape and type that leaves at a side, as for `add_input_array`."""
+        self.add_output_tensor(color, self._along(name, side, array), array.dtype, **others)
+
+    def _along(self, name: str, side: str, array: Any) -> str:
+        """Return the port map of an array at a side."""
+        where = {"N": "k, -1", "S": f"k, {self.bundle.height}", "W": "-1, k", "E": f"{self.bundle.width}, k"}
+        if side not in where:
+            raise ConfigError(f"there is no side {side!r}", hint=", ".join(where))
+        if not isinstance(array, np.ndarray) or array.ndim < 1 or not array.size:
+            raise ConfigError(f"'{name}' is no array; batches of several are not modelled")
+        count = array.size // len(array)
+        return f"{{ {name}[k=0:{len(array) - 1}][i=0:{count - 1}] -> [PE[{where[side]}] -> index[i]] }}"
+
     def _beside(self, side: str, place: int, size: int) -> str:
         """Return the port map of a tensor that enters at one PE of an edge."""
         where = {

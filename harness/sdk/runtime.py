@@ -336,15 +336,24 @@ class SdkRuntime:
         self.device.launch(entry.name, entry.ident, flat)
         return Task()
 
+    def memcpy_launch(self, color: int, words: Any, nonblock: bool = False) -> Task:
+        """Send every PE the words of a launch on a color, as in SDK 0.6: the program itself reads what they mean."""
+        flat = np.ascontiguousarray(words).reshape(-1)
+        self._begin()
+        self.device.launch_by_words(int(color), _words(flat, flat.size))
+        return Task()
+
     # ---- copies and streams
 
     def memcpy_h2d(
-        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *older: Any, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
         nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy or stream an array of the host to a rectangle of PEs, `n` elements each."""
         meaningless("memcpy_h2d", others)
+        if older:
+            streaming, px, py, w, h, n, nonblock = _by_position("memcpy_h2d", px, py, w, h, n, *older)
         values = _ordered(_words(src, w * h * n), w, h, n, order)
         self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
@@ -411,12 +420,14 @@ class SdkRuntime:
         self.device.copy_in(self._symbol(dest), values, px, py, half)
 
     def memcpy_d2h(
-        self, dest: Any, src: int, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        self, dest: Any, src: int, px: int, py: int, w: int, h: int, n: int, *older: Any, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
         nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
         meaningless("memcpy_d2h", others)
+        if older:
+            streaming, px, py, w, h, n, _ = _by_position("memcpy_d2h", px, py, w, h, n, *older)
         self._check(px, py, w, h)
         goal, half = _goal(dest, w * h * n), _is_16(data_type)
         turned = _member(MemcpyOrder, order, "order") is MemcpyOrder.COL_MAJOR
@@ -545,6 +556,17 @@ class SdkRuntime:
     def dump_core(self, path: str) -> None:
         """Write the memory of all PEs into a file, which `debug_util` of another process reads."""
         write_core(self.device, path)
+
+
+def _by_position(call: str, *given: Any) -> tuple[bool, int, int, int, int, int, bool]:
+    """Return streaming, region, elements and nonblock of a transfer of SDK 0.6, which has no names and a 0 before the
+    last.
+    """
+    if len(given) != 8 or not isinstance(given[0], bool) or given[6] != 0 or isinstance(given[6], enum.Enum):
+        hint = "streaming=..., data_type=..., order=..., nonblock=..."
+        raise ConfigError(f"{call} takes seven values by position, or the ten of SDK 0.6", hint=hint)
+    streaming, px, py, w, h, n, _, nonblock = given
+    return streaming, px, py, w, h, n, bool(nonblock)
 
 
 def _is_16(data_type: Any) -> bool:

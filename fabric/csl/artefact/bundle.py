@@ -219,19 +219,25 @@ def _host_program(program: CompiledProgram) -> HostProgram:
     hidden = {name: f".{name}" for name in HIDDEN if f".{name}" in image.symbols}
     records = [(memory.name, source, key) for memory, source, key in lowering.buffers.values()]
     shapes = [list(shape) for shape in lowering.shapes]
-    inputs, outputs = _stream_colors(lowering.checked.unit.modules)
+    inputs, outputs = _stream_colors(lowering.checked.unit.modules, image.data_tasks)
     places = {word: (place.file, place.line) for word, place in program.emitted.places.items()}
     return HostProgram(exports, hidden, records, shapes, inputs, outputs, places)
 
 
-def _stream_colors(modules: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the colors that the program gave to the streams of the host."""
+def _stream_colors(modules: list[Any], data_tasks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the colors that the program gave to the streams of the host; that of launches is one in SDK 0.6, where a
+    data task of the program takes their words.
+    """
     found: dict[str, set[int]] = {"H2D": set(), "D2H": set()}
     for module in modules:
         if module.source.name != MEMCPY:
             continue
         for name, (value, _) in module.bindings.items():
             kind = name[len("MEMCPY") :].split("_")[0] if name.startswith("MEMCPY") else ""
-            if kind in found and isinstance(value, Value) and isinstance(value.data, int):
+            if not isinstance(value, Value) or not isinstance(value.data, int):
+                continue
+            if kind in found:
                 found[kind].add(value.data)
+            elif name == "LAUNCH" and data_tasks >> value.data & 1:
+                found["H2D"].add(value.data)
     return tuple(sorted(found["H2D"])), tuple(sorted(found["D2H"]))

@@ -9,6 +9,7 @@ from fabric.csl.diagnostics import CslError
 from harness.sdk.compiler import main
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
 from tests.fabric.csl.running import run_task
+from wse_core.errors import ConfigError
 
 LAYOUT = """const memcpy = @import_module("<memcpy_multi/get_params>", .{ .width = 1, .height = 1 });
 layout {
@@ -300,3 +301,42 @@ def test_collectives_have_a_module_of_what_both_axes_share(tmp_path):
     assert run_task(tmp_path, call, params, text, results={"a": "u2"})["a"] == 0
     with pytest.raises(CslError, match="'init' takes 0 arguments, not 2"):
         run_task(tmp_path, "x.init(1, 2);", params, text, results={})
+
+
+WORDS = """param memcpy_params: comptime_struct;
+const start: color = @get_color(4);
+const sys = @import_module("<memcpy_multi/memcpy>", @concat_structs(memcpy_params, .{ .LAUNCH = start }));
+var a = @zeros([2]u32); var given: u32 = 0; var turn: u16 = 0;
+var ap: [*]u32 = &a;
+task word(x: u32) void {
+  if (turn == 0) { given = x; turn = 1; return; }
+  turn = 0;
+  a[x] += given;
+  sys.unblock_cmd_stream();
+}
+comptime { @bind_task(word, start); @export_symbol(ap, "a"); }
+"""
+
+
+def test_a_launch_of_words_and_copies_by_position(tmp_path):
+    """SDK 0.6: a data task of the program reads which function is meant."""
+    layout = STREAMS.replace("}\n", '  @export_name("a", [*]u32, true);\n}\n', 1).replace("width = 1", "width = 2")
+    layout = layout.replace("(1, 1)", "(2, 1)").replace(
+        "  @export_name",
+        '  @set_tile_code(1, 0, "pe.csl", .{ .memcpy_params = memcpy.get_params(1) });\n  @export_name',
+    )
+    for name, text in (("layout.csl", layout), ("pe.csl", WORDS)):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=9,3", "--fabric-offsets=4,1", "--memcpy", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == 0
+    found = np.zeros(4, np.uint32)
+    with SdkRuntime(tmp_path / "out") as runner:
+        symbol = runner.get_id("a")
+        runner.memcpy_h2d(symbol, np.array([1, 2, 3, 4], np.uint32), False, 0, 0, 2, 1, 2, 0, False)
+        runner.memcpy_launch(4, np.array([10, 0], np.uint32), False)
+        runner.memcpy_launch(4, np.array([20, 1], np.uint32), False)
+        runner.memcpy_d2h(found, symbol, False, 0, 0, 2, 1, 2, 0, False)
+        for wrong in ((symbol, found, 0, 0, 0, 2, 1, 2, 0, False), (symbol, found, False, 0, 0, 2, 1, 2, 1, False)):
+            with pytest.raises(ConfigError, match="seven values by position, or the ten of SDK 0.6"):
+                runner.memcpy_h2d(*wrong)
+    assert found.tolist() == [11, 22, 13, 24]

@@ -128,3 +128,18 @@ def test_memory_of_all_pes_and_traces_by_the_name_of_their_import(compiled):
     assert loader.get_as_array("ended", 1, np.uint16)[..., 0].tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
     with pytest.raises(ConfigError, match="'gain' has 2 elements, not 3"):
         loader.get_as_array("gain", 3, np.float32)
+
+
+def test_arrays_enter_and_leave_at_a_side(compiled):
+    """As in SDK 0.6 to 0.8: the first index is the PE."""
+    runner = CSELFRunner(compiled)
+    runner.set_symbol_rect("gain", np.array([[[2, 1], [3, 5]]], np.float32), offset=(1, 1))
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    runner.add_input_array("x", 0, "W", array, sentinel=43)
+    runner.add_output_array("z", 1, "E", np.zeros((2, 3), np.float32))
+    runner.connect_and_run()
+    assert runner.out_tensor_dict["z"].tolist() == [[1, 3, 5], [14, 17, 20]]
+    with pytest.raises(ConfigError, match="there is no side 'UP'"):
+        runner.add_input_array("x", 0, "UP", array)
+    with pytest.raises(ConfigError, match="'x' is no array; batches"):
+        runner.add_input_array("x", 0, "W", None)
