@@ -109,7 +109,7 @@ class CSELFRunner:
         self.add_input_tensor(color, self._along(name, side, array), array, sentinel, **others)
 
     def add_output_array(self, name: str, color: int, side: str, array: NDArray[Any], **others: Any) -> None:
-        """Expect an array of this shape and type that leaves at a side, as for `add_input_array`."""
+        """Wait for an array of this shape and type that leaves at a side, as for `add_input_array`."""
         self.add_output_tensor(color, self._along(name, side, array), array.dtype, **others)
 
     def _along(self, name: str, side: str, array: Any) -> str:

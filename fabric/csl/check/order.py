@@ -1,7 +1,7 @@
 """The order of functions, callees first, and which calls may go round in circles.
 
-A function may call itself (`fabric.csl.lower.recursion`).  Of several that call each other only a call that is the last
-thing a function does (a tail call) may close a circle: variables of a function have one place each.
+Functions may call themselves and each other (`fabric.csl.lower.recursion`); where each call in a circle is the last
+thing that its function does (a tail call), it is a jump.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _blocks(statement: tree.Statement) -> list[tree.Block]:
 
 
 def ordered(functions: list[tree.Function], report: Report) -> list[tree.Function]:
-    """Return functions with callees before callers; report circles that are not made of tail calls."""
+    """Return functions with callees before callers; report circles with values that are not in registers."""
     order: list[tree.Function] = []
     for circle in circles(functions):
         order += circle
@@ -106,10 +106,15 @@ def _close(here: tree.Function, open_: list[tree.Function], is_open: set[int]) -
             return circle
 
 
-def calls_itself(function: tree.Function) -> bool:
-    """Whether a function calls itself before it is done."""
-    tails = {id(call) for call in tail_calls(function)}
-    return any(call.function is function and id(call) not in tails for call in function.sites)
+def calls_itself(circle: list[tree.Function]) -> bool:
+    """Whether functions call each other, or one itself, before they are done."""
+    members = {id(function) for function in circle}
+    return any(
+        id(call.function) in members and id(call) not in tails
+        for function in circle
+        for tails in ({id(call) for call in tail_calls(function)},)
+        for call in function.sites
+    )
 
 
 def in_registers(params: Iterable[Type], result: Type) -> Type | None:
@@ -124,18 +129,8 @@ def in_registers(params: Iterable[Type], result: Type) -> Type | None:
 def _check_circle(circle: list[tree.Function], report: Report) -> None:
     members = {id(function) for function in circle}
     for function in circle:
-        tails = {id(call) for call in tail_calls(function)}
         large = in_registers([param.type for param in function.params], function.result)
         for call in function.sites:
             if id(call.function) in members and large is not None:
                 what = f"'{call.function.name}' calls itself again, and '{function.name}' has a {large}"
                 report.fault(Fault(what, call.span, "pass a pointer, or write a loop"))
-                continue
-            if len(circle) > 1 and id(call.function) in members and id(call) not in tails:
-                report.fault(
-                    Fault(
-                        f"'{call.function.name}' calls itself again from here, before it is done",
-                        call.span,
-                        "a function may call itself, but of several only calls that end one may close a circle",
-                    )
-                )

@@ -66,6 +66,12 @@ class FunctionLowering(MachineRoutines):
             self.statements(node.body)
         self.leave(None)
         if self.recursion is not None:
+            while (other := self.recursion.other()) is not None:
+                for param, value in zip(other.function.params, other.params, strict=True):
+                    self.begin_param(param, value)
+                assert other.function.body is not None
+                self.statements(other.function.body)
+                self.leave(None)
             recursion, self.recursion = self.recursion, None
             self.leave(recursion.finish())
 
@@ -87,7 +93,7 @@ class FunctionLowering(MachineRoutines):
             self.arrived_index = values[1]
         if self.program.recurs(self.node):
             stack, top = self.program.hidden("recursion", DEPTH), self.program.hidden("recursion_top")
-            self.recursion = Recursion(self, stack, top, values, self.function.result)
+            self.recursion = Recursion(self, stack, top, self.node, values)
             self.recursion.enter()
             values = [self.copied(value, value.size, value.name) for value in values]
         for param, value in zip(params, values, strict=True):
@@ -121,7 +127,7 @@ class FunctionLowering(MachineRoutines):
         if self.program.expands(function):
             return self._expanded(function, expr)
         arguments = [self.value(entry) for entry in expr.arguments]
-        if function is self.node and self.recursion is not None:
+        if self.recursion is not None and self.program.recurs_with(self.node, function):
             return self.recursion.call(expr, arguments)
         return self._called(self.program.function(function), arguments, function.result != VOID)
 

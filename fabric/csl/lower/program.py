@@ -74,7 +74,7 @@ class ProgramLowering(Attributes):
         self._runtime: Runtime | None = None
         self._circles: dict[int, set[int]] = {}
         self._depths: dict[int, int] = {}
-        self._recursive: set[int] = set()
+        self._recursive: dict[int, set[int]] = {}
         self._weights: dict[int, int] = {}
         self.by_address = session.by_address
         """Whether pointers may lead to registers, so that what they reach is read and written as the text says."""
@@ -403,8 +403,8 @@ class ProgramLowering(Attributes):
         """Find functions that reach themselves, and how deep calls nest below each function."""
         for circle in circles(self.checked.functions):
             members = set(map(id, circle))
-            if len(circle) == 1 and calls_itself(circle[0]):
-                self._recursive |= members
+            if calls_itself(circle):
+                self._recursive.update(dict.fromkeys(members, members))
             elif len(circle) > 1 or circle[0] in circle[0].calls:
                 self._circles.update(dict.fromkeys(members, members))
             for function in circle:
@@ -412,8 +412,12 @@ class ProgramLowering(Attributes):
                 self._depths[id(function)] = 1 + max((self._depths.get(id(callee), 0) for callee in below), default=-1)
 
     def recurs(self, node: tree.Function) -> bool:
-        """Whether a function calls itself before it is done."""
+        """Whether a function calls itself before it is done, perhaps through others."""
         return id(node) in self._recursive
+
+    def recurs_with(self, node: tree.Function, callee: tree.Function) -> bool:
+        """Whether a function that calls itself is in one circle with another, or is that."""
+        return id(callee) in self._recursive.get(id(node), ())
 
     def expands(self, node: tree.Function) -> bool:
         """Whether a function is written in place of its calls."""

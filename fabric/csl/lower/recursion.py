@@ -3,7 +3,8 @@
 The machine keeps eight addresses of returns, so such a function is one with a loop: where it would return, the top of
 the stack says after which of its calls it goes on, or that it was called from elsewhere.  A call keeps the registers
 that are read after it and all variables of the function that lie in memory.  Every frame has an even number of words,
-the last of which is the number of its call, 0 for one from elsewhere.
+the last of which is the number of its call, 0 for one from elsewhere.  Functions that call each other in a circle are
+written one behind the other in the code of each of them that is called from elsewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg
 from fabric.csl.ir.liveness import live_out
 from fabric.csl.lower.builder import Builder
+from fabric.csl.lower.constants import words_of_type
+from fabric.csl.types import VOID
 
 __all__ = ["DEPTH", "Recursion"]
 
@@ -25,12 +28,23 @@ MOST_KEPT = 64
 
 
 @dataclass
+class Member:
+    """A `Member` is a function of the circle: where it begins, what its parameters hold there, and its result."""
+
+    function: tree.Function
+    start: BasicBlock
+    params: list[Vreg]
+    result: Vreg | None
+
+
+@dataclass
 class Site:
-    """A `Site` is a call of the function in itself: the block that it ends, the one after it, its arguments and its
-    result.
+    """A `Site` is a call of one of the functions in another or itself: the block that it ends, the one after it, its
+    arguments and its result.
     """
 
     call: tree.Call
+    callee: Member
     before: BasicBlock
     after: BasicBlock
     arguments: list[Vreg]
@@ -46,18 +60,20 @@ class Recursion:
         Writes the function.
     stack, top : StaticMemory
         The words that are kept, and how many there are.
+    function : fabric.csl.tree.Function
+        That which is called from elsewhere.
     params : list of Vreg
-        What the parameters hold at the beginning of a call.
-    result : int
-        Words of the result.
+        What its parameters hold at the beginning of a call.
     """
 
     def __init__(
-        self, builder: Builder, stack: StaticMemory, top: StaticMemory, params: list[Vreg], result: int
+        self, builder: Builder, stack: StaticMemory, top: StaticMemory, function: tree.Function, params: list[Vreg]
     ) -> None:
-        self.builder, self.stack, self.top, self.params = builder, stack, top, params
-        self.result = Vreg(result, "result") if result else None
-        self.start, self.end = builder.new_block(), builder.new_block()
+        self.builder, self.stack, self.top = builder, stack, top
+        self.end = builder.new_block()
+        self.first = self.current = self._made(function, params)
+        self.members = {id(function): self.first}
+        self.others: list[Member] = []
         self.sites: list[Site] = []
 
     def enter(self) -> None:
@@ -66,24 +82,37 @@ class Recursion:
         at = self._loaded()
         put.put("store", None, put.reg(0, 1), at, data=Sym(self.stack, 1))
         put.put("store", None, put.alu("add16", at, 2), data=Sym(self.top))
-        put.place(self.start)
+        put.place(self.first.start)
+
+    def other(self) -> Member | None:
+        """Begin another function of the circle that was called and not written yet, and return it."""
+        if not self.others:
+            return None
+        self.current = self.others.pop(0)
+        self.builder.place(self.current.start)
+        return self.current
 
     def call(self, call: tree.Call, arguments: list[Operand]) -> Vreg | None:
         """Write a call; what it keeps is filled in by `finish`."""
         put = self.builder
-        given = [put.copied(value, param.size) for value, param in zip(arguments, self.params, strict=True)]
-        result = None if self.result is None else put.new(self.result.size, "result")
+        callee = self.members.get(id(call.function))
+        if callee is None:
+            params = [put.new(words_of_type(param.type, param.span), param.name) for param in call.function.params]
+            callee = self.members[id(call.function)] = self._made(call.function, params)
+            self.others.append(callee)
+        given = [put.copied(value, param.size) for value, param in zip(arguments, callee.params, strict=True)]
+        result = None if callee.result is None else put.new(callee.result.size, "result")
         before, after = put.block, put.new_block()
         if not before.ended:
-            self.sites.append(Site(call, before, after, given, result))
+            self.sites.append(Site(call, callee, before, after, given, result))
         put.jump(after)
         put.place(after)
         return result
 
     def leave(self, value: Operand | None) -> None:
         """End a call of a recursive function with its result."""
-        if self.result is not None and value is not None:
-            self.builder.set(self.result, value)
+        if self.current.result is not None and value is not None:
+            self.builder.set(self.current.result, value)
         self.builder.jump(self.end)
 
     def finish(self) -> Operand | None:
@@ -114,9 +143,13 @@ class Recursion:
         for k, (site, registers) in enumerate(zip(self.sites, needed, strict=True), 1):
             self._keep(k, site, registers, kept_words)
         put.block = base
-        return self.result
+        return self.first.result
 
     # ---- pieces
+
+    def _made(self, function: tree.Function, params: list[Vreg]) -> Member:
+        size = 0 if function.result == VOID else words_of_type(function.result, function.span)
+        return Member(function, self.builder.new_block(), params, Vreg(size, "result") if size else None)
 
     def _loaded(self) -> Vreg:
         at = self.builder.new(1, "top")
@@ -163,9 +196,9 @@ class Recursion:
             offset += 1
         put.put("store", None, put.reg(number, 1), at, data=Sym(self.stack, size - 1))
         put.put("store", None, put.alu("add16", at, size), data=Sym(self.top))
-        for param, value in zip(self.params, site.arguments, strict=True):
+        for param, value in zip(site.callee.params, site.arguments, strict=True):
             put.set(param, value)
-        put.jump(self.start)
+        put.jump(site.callee.start)
 
     def _restore(self, site: Site, registers: list[Vreg], words: list[Sym], at: Vreg) -> None:
         """Write what follows the end of a call."""
@@ -182,6 +215,6 @@ class Recursion:
             offset += 1
         put.put("store", None, before, data=Sym(self.top))
         if site.result is not None:
-            assert self.result is not None
-            put.set(site.result, self.result)
+            assert site.callee.result is not None
+            put.set(site.result, site.callee.result)
         put.jump(site.after)

@@ -86,6 +86,41 @@ PROGRAMS = {
         18,
     ),
     "a hundred deep": ("i16", "fn f(n: i16) i16 { if (n == 0) { return 0; } return 1 + f(n - 1); }", "f(100)", 100),
+    "two in a circle": (
+        "i16",
+        "fn even(n: i16) i16 { if (n == 0) { return 1; } return odd(n - 1) + 10; } "
+        "fn odd(n: i16) i16 { if (n == 0) { return 0; } return even(n - 1) + 100; }",
+        "even(5) * 2 + odd(3)",  # each from elsewhere
+        2 * (10 + 100 + 10 + 100 + 10) + 100 + 10 + 100 + 1,
+    ),
+    "each other's arguments": (
+        "u16",
+        "fn f(n: u16) u16 { if (n == 0) { return 1; } return n - m(f(n - 1)); } "
+        "fn m(n: u16) u16 { if (n == 0) { return 0; } return n - f(m(n - 1)); }",
+        "f(10) * 16 + m(9)",
+        6 * 16 + 6,
+    ),
+    "results of other sizes, and none": (
+        "f32",
+        "var log: i16 = 0; "
+        "fn half(n: i16) f32 { note(n); if (n < 2) { return 1.0; } return @as(f32, n) + whole(n - 1, 0.5); } "
+        "fn whole(n: i16, x: f32) f32 { var t: [2]f32 = .{ x, half(n - 1) }; note(-n); return t[0] + t[one] * x; } "
+        "fn note(n: i16) void { log += 1; if (n == 6) { _ = half(3); log += 100; } } var one: u16 = 1;",
+        "half(6) + @as(f32, log)",
+        # half(n) = n + 0.5 + half(n - 2) / 2 notes n and all below; half(6) notes 7, half(3) of it 3 and 100
+        6.5 + (4.5 + (2.5 + 0.5) / 2) / 2 + 110,
+    ),
+    "a parser": (
+        "i16",
+        "var text = [9]u8{ '2', '*', '(', '3', '+', '4', ')', '+', '1' }; var at: u16 = 0; "
+        "fn peek() i16 { return if (at < 9) @as(i16, text[at]) else 0; } "
+        "fn sum() i16 { var v = product(); while (peek() == '+') { at += 1; v += product(); } return v; } "
+        "fn product() i16 { var v = factor(); while (peek() == '*') { at += 1; v *= factor(); } return v; } "
+        "fn factor() i16 { at += 1; if (text[at - 1] != '(') { return @as(i16, text[at - 1]) - '0'; } "
+        "const v = sum(); at += 1; return v; }",
+        "sum()",
+        15,
+    ),
     "a call that ends it": (
         "i16",
         "fn f(a: i16, b: i16) i16 { if (b == 0) { return a; } return f(b, a % b); }",
@@ -99,7 +134,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("arch", ["wse2", "wse3"])
 @pytest.mark.parametrize(("kind", "functions", "call", "expected"), PROGRAMS.values(), ids=PROGRAMS)
 def test_results(tmp_path, kind, functions, call, expected, arch, level):
-    results = {"y": {"i16": "i2", "i32": "i4", "f32": "f4"}[kind]}
+    results = {"y": {"i16": "i2", "u16": "u2", "i32": "i4", "f32": "f4"}[kind]}
     found = run_task(tmp_path, f"y = {call};", f"var y: {kind};", functions, results=results, arch=arch, optimise=level)
     assert found["y"].tolist() == [expected]
 
@@ -151,8 +186,8 @@ def test_a_call_from_elsewhere_finds_the_stack_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
-        ("fn f(n: i16) i16 { if (n == 0) { return 1; } return 1 + g(n); } fn g(n: i16) i16 { return 1 + f(n - 1); }",
-         "calls itself again from here"),
+        ("fn f(n: u64) u64 { if (n == 0) { return 1; } return 1 + g(n); } fn g(n: u64) u64 { return 1 + f(n - 1); }",
+         "has a u64"),
         ("fn f(n: i16) i16 { var t: [65]i16; t[n] = n; if (n == 0) { return 1; } return f(n - 1) + t[n]; }",
          "more than 128 bytes of variables in memory"),
         ("fn f(n: u64) u64 { if (n == 0) { return 1; } return n + f(n - 1); }", "has a u64"),
