@@ -201,6 +201,18 @@ def _programs(session: CompilerSession, found: Compilation) -> None:
             names = frozenset(unit.params_read)
             tables.setdefault(names, {})[_key(layout, index, names)] = len(found.programs) - 1
             found.program_of.append(len(found.programs) - 1)
+    _warn_of_names(session, found)
+
+
+def _warn_of_names(session: CompilerSession, found: Compilation) -> None:
+    """Say which names for the host no program offers, unless something is wrong anyway."""
+    assert found.layout is not None
+    if session.report.errors:
+        return
+    offered = {entry.name for program in found.programs for entry in program.unit.exports}
+    for name, entry in found.layout.names.items():
+        if name not in offered:
+            session.report.warn(f"no program offers '{name}' to the host", entry.span, f'@export_symbol(..., "{name}")')
 
 
 def _key(layout: LayoutDescription, index: int, names: frozenset[str]) -> tuple[Any, ...]:

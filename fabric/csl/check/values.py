@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeGuard, cast
 
 from fabric.csl import tree
-from fabric.csl.comptime.convert import mismatch
+from fabric.csl.comptime.convert import check_fields, mismatch
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.numbers import COMPARISONS
 from fabric.csl.comptime.values import ComptimeVariable, Pointer, Scope, Struct, Value
@@ -253,6 +253,7 @@ class RunTimeValues(Interpreter):
         subject = self.expr(node.subject, scope)
         if isinstance(subject, Value) or self.forced:
             return super().switch_value(node, scope)
+        self._check_complete(node, subject.type, scope)
         if (block := giving(node)) is not None:
             return self.block_value(block, scope)
         chain: Any = None
@@ -274,6 +275,18 @@ class RunTimeValues(Interpreter):
                 a, b = (self.as_expr(self.convert(x, kind, span), span) for x in (value, chain))
                 chain = tree.Select(kind, span, same, a, b)
         return chain
+
+    def _check_complete(self, node: n.Switch, kind: Type, scope: Scope) -> None:
+        """Refuse a choice of values that has none for some number."""
+        if any(case.values is None for case in node.cases):
+            return
+        given = [self.scalar(entry, scope, "a case") for case in node.cases for entry in case.values or ()]
+        numbers = {entry.data for entry in given if isinstance(entry, Value)}
+        wanted = {number for _, number in kind.members} if isinstance(kind, EnumType) else {False, True}
+        if (not isinstance(kind, EnumType) and kind != BOOL) or wanted - numbers:
+            missing = [name for name, number in getattr(kind, "members", ()) if number not in numbers]
+            what = f"the switch gives no value for {', '.join(missing)}" if missing else "the switch has no 'else'"
+            raise Fault(what, node.span, "else => ...")
 
     # ---- places
 
@@ -383,9 +396,8 @@ class RunTimeValues(Interpreter):
         for name in names:
             if name not in wanted:
                 raise Fault(f"{kind} has no field '{name}'", span)
-        for name in wanted:
-            if name not in struct.fields and getattr(kind, "form", "") != "union":
-                raise Fault(f"the field '{name}' of {kind} is missing", span)
+        if isinstance(kind, StructType):
+            check_fields(struct, kind, span)
         made = {
             name: self.as_expr(self.convert(struct.fields[name], wanted[name], span, f"the field '{name}'"), span)
             for name in names

@@ -28,7 +28,7 @@ from fabric.csl.types import (
 )
 from fabric.csl.types.rules import is_float, is_integer, widens
 
-__all__ = ["bitcast", "cast", "coerce", "mismatch"]
+__all__ = ["bitcast", "cast", "check_fields", "coerce", "mismatch"]
 
 
 def mismatch(value: Any, target: Type, span: Span, what: str = "this") -> Fault:
@@ -109,9 +109,7 @@ def _struct_to(struct: Struct, target: Type, span: Span) -> Value | None:
         for name in struct.fields:
             if name not in names:
                 raise Fault(f"{target} has no field '{name}'", span)
-        for name in names:
-            if name not in struct.fields and target.form != "union":
-                raise Fault(f"the field '{name}' of {target} is missing", span)
+        check_fields(struct, target, span)
         fields = {
             name: coerce(struct.fields[name], kind, span, f"the field '{name}'") if name in struct.fields else None
             for name, kind in target.fields
@@ -120,6 +118,17 @@ def _struct_to(struct: Struct, target: Type, span: Span) -> Value | None:
     if target == VOID and not struct.fields:
         return Value(VOID, None)
     return None
+
+
+def check_fields(struct: Struct, target: StructType, span: Span) -> None:
+    """Refuse a struct that lacks a field of its type, and a union that has not one."""
+    if target.form == "union":
+        if len(struct.fields) != 1:
+            raise Fault(f"a union has one field at a time, not {len(struct.fields)}", span)
+        return
+    for name, _ in target.fields:
+        if name not in struct.fields:
+            raise Fault(f"the field '{name}' of {target} is missing", span)
 
 
 def cast(value: Value, target: Type, span: Span) -> Value:

@@ -28,8 +28,8 @@ MOST_KEPT = 64
 
 
 @dataclass
-class Member:
-    """A `Member` is a function of the circle: where it begins, what its parameters hold there, and its result."""
+class CircleMember:
+    """A `CircleMember` is a function of the circle: where it begins, what its parameters hold there, and its result."""
 
     function: tree.Function
     start: BasicBlock
@@ -44,7 +44,7 @@ class Site:
     """
 
     call: tree.Call
-    callee: Member
+    callee: CircleMember
     before: BasicBlock
     after: BasicBlock
     arguments: list[Vreg]
@@ -73,7 +73,7 @@ class Recursion:
         self.end = builder.new_block()
         self.first = self.current = self._made(function, params)
         self.members = {id(function): self.first}
-        self.others: list[Member] = []
+        self.others: list[CircleMember] = []
         self.sites: list[Site] = []
 
     def enter(self) -> None:
@@ -84,7 +84,7 @@ class Recursion:
         put.put("store", None, put.alu("add16", at, 2), data=Sym(self.top))
         put.place(self.first.start)
 
-    def other(self) -> Member | None:
+    def other(self) -> CircleMember | None:
         """Begin another function of the circle that was called and not written yet, and return it."""
         if not self.others:
             return None
@@ -147,9 +147,9 @@ class Recursion:
 
     # ---- pieces
 
-    def _made(self, function: tree.Function, params: list[Vreg]) -> Member:
+    def _made(self, function: tree.Function, params: list[Vreg]) -> CircleMember:
         size = 0 if function.result == VOID else words_of_type(function.result, function.span)
-        return Member(function, self.builder.new_block(), params, Vreg(size, "result") if size else None)
+        return CircleMember(function, self.builder.new_block(), params, Vreg(size, "result") if size else None)
 
     def _loaded(self) -> Vreg:
         at = self.builder.new(1, "top")

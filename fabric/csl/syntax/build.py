@@ -164,6 +164,9 @@ simple("color_decl", n.ColorDecl)
 @rule("fn_decl")
 def _fn(c: list[Any], span: Span) -> n.FnDecl:
     storage, inlining, name, params, before, result, after, *body = c
+    _check_parameters(params)
+    if not any(body) and storage != "extern":
+        raise Fault(f"the function '{name}' has no body", span, "{ ... }; or extern fn, for one of another file")
     return n.FnDecl(
         "fn",
         _named_by(name, span),
@@ -177,9 +180,19 @@ def _fn(c: list[Any], span: Span) -> n.FnDecl:
     )
 
 
+def _check_parameters(params: list[n.FunctionParameter]) -> None:
+    """Refuse two parameters of one name."""
+    seen: set[str] = set()
+    for param in params:
+        if param.name in seen:
+            raise Fault(f"the parameter '{param.name}' is declared twice", param.span)
+        seen |= {param.name} if param.name is not None else set()
+
+
 @rule("task_decl")
 def _task(c: list[Any], span: Span) -> n.FnDecl:
     name, params, before, result, after, body = c
+    _check_parameters(params)
     return n.FnDecl("task", _named_by(name, span), params, result, body, None, None, (*before, *after), span=span)
 
 
@@ -218,6 +231,8 @@ simple("labelled", n.Labelled)
 @rule("for_stmt")
 def _for(c: list[Any], span: Span) -> n.For:
     inline, sequence, item, index, body = c
+    if item == index and item != "_":
+        raise Fault(f"the element and its index are both called '{item}'", span, f"|{item}, i|")
     return n.For(sequence, str(item), None if index is None else str(index), body, inline is not None, span=span)
 
 
@@ -406,6 +421,11 @@ simple("call", n.Call)
 @rule("struct_type")
 def _struct_type(c: list[Any], span: Span) -> n.StructType:
     packing, form, _, given, _ = c
+    seen: set[str] = set()
+    for name, kind in given or []:
+        if name in seen:
+            raise Fault(f"the {form} has the field '{name}' twice", kind.span)
+        seen.add(name)
     return n.StructType(str(form), _plain(packing), given or [], span=span)
 
 

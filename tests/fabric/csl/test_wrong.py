@@ -111,3 +111,15 @@ def test_an_end_of_a_route_where_nothing_comes_is_no_mistake(tmp_path, capsys):
     (tmp_path / "top.csl").write_text(top.replace("{ NORTH }", "{ RAMP }"))
     assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
     assert "color 3 leaves PE (0, 0) to EAST" in capsys.readouterr().err
+
+
+def test_a_name_for_the_host_that_no_program_offers_is_a_warning(tmp_path, capsys):
+    """Its id exists, and a copy would find nothing."""
+    names = '@export_name("x", f32, true); @export_name("go", fn()void);'
+    top = f'layout {{ @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl"); {names} }}\n'
+    (tmp_path / "top.csl").write_text(top)
+    (tmp_path / "pe.csl").write_text("var x: f32 = 0.0;\ncomptime { @export_symbol(x); }\n")
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().err
+    assert "top.csl:1:94: warning: no program offers 'go' to the host" in said
+    assert "'x'" not in said

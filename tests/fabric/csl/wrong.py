@@ -37,6 +37,10 @@ SYNTAX = {
     "value missing": ("const a = ¶;\n", "does not fit"),
     "bad escape": ('const s = ¶"a\\q";\n', "escape"),
     "two characters": ("const a = b¶ c;\n", "';' is missing"),
+    "parameter twice": ("fn f(a: i16, ¶a: i16) void {}\n", "parameter 'a' is declared twice"),
+    "field of a type twice": ("const S = struct { a: i16, a: ¶f32 };\n", "has the field 'a' twice"),
+    "element and index of one name": ("fn f() void { ¶for (@range(i16, 3)) |i, i| { } }\n", "both called 'i'"),
+    "function without a body": ("¶fn f() void;\n", "'f' has no body"),
     "function in a function": ("fn f() void {\n  fn ¶g() void { }\n}\n", "does not fit"),
     "type before the name": ("fn f() void {\n  int ¶x = 3;\n}\n", "does not fit"),
     "bad hexadecimal": ('const s = ¶"\\xg1";\n', "hexadecimal"),
@@ -48,6 +52,18 @@ NAMES = {
     "unknown builtin": (value("¶@get_colour(3)"), "no builtin @get_colour"),
     "declared twice": ("const a = 1;\n¶const a = 2;\n", "declared twice"),
     "local twice": (running("var i: i16 = 0;\n¶var i: i16 = 1;"), "declared twice"),
+    "no value for a number": (
+        running("const v: i16 = ¶switch (w) { 1 => 2, 2 => 3 };", "var w: i16;"),
+        "has no 'else'",
+    ),
+    "no value for a member": (
+        running("const v: i16 = ¶switch (w) { E.a => 2 };", "const E = enum(u16) { a, b, c };", "var w: E = E.a;"),
+        "gives no value for b, c",
+    ),
+    "two fields of a union": (
+        running("var v = ¶U{ .a = 1, .b = 2 };", "const U = union { a: i16, b: u16 };"),
+        "one field at a time, not 2",
+    ),
     "unknown label of a value": (running("const v: i16 = one: { ¶break :two 1; };"), "has the label 'two'"),
     "unknown at run time": (running("var i: i16 = ¶n;"), "'n' is not known"),
     "unknown field": (value("¶s.b", "const s = .{ .a = 1 };"), "no field 'b'"),
@@ -147,8 +163,7 @@ STATEMENTS = {
         "no branch for B",
     ),
     "recursion": (
-        "fn f(n: i16) i16 { if (n > 0) { return 1 + ¶g(n); } return 0; }\nfn g(n: i16) i16 { return f(n - 1); }\n"
-        + running("_ = f(w);", "var w: i16;"),
+        "fn f(n: u64) u64 { if (n > 0) { return 1 + ¶f(n - 1); } return 0; }\n" + running("_ = f(w);", "var w: u64;"),
         "calls itself again",
     ),
     "endless at compile time": ("fn f(n: i16) i16 { return ¶f(n + 1); }\n" + value("f(0)"), "nest deeper"),
