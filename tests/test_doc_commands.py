@@ -20,7 +20,7 @@ PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]) 
 LANGUAGES = ("", "csl", "python", "sh", "text", "toml")
 STARTS = ("wse ", "cslc ", "cs_python ", "python ", "make ", "pip ", "pytest ", "git ", "cibuildwheel ", ".venv/bin/")
 CHECKED = {
-    ROOT / "README.md": "wse kernel ",  # the numbers are compared in tests/test_docs.py
+    ROOT / "README.md": ("wse kernel ", "wse figure modes"),  # tests/test_docs.py, tests/harness/figures/test_modes.py
     ROOT / "docs" / "accuracy.md": "wse kernel ",
     ROOT / "docs" / "inference.md": "wse figure waferllm-table-4 ",  # tests/harness/inference/test_commands.py
     ROOT / "docs" / "planner.md": ("wse plan --reproduce", "wse plan --figures all"),  # tests/harness/plan
@@ -117,6 +117,8 @@ def test_commands_of_tables_work(path, empty, child_env, capsys):
         if SOAK or not line.startswith(CHECKED.get(path, "-")):
             status, said = run_command(line, child_env, capsys)
             assert status == 0, f"{path.name}: {line}\n{said}"
+        else:
+            assert cli.parse(shlex.split(line)[1:]).handler, line
 
 
 @pytest.mark.parametrize("path", pages(lambda path: list(blocks(path))))

@@ -22,11 +22,13 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5a, h5ds, h5s, h5t
 from numpy.typing import ArrayLike
 
 from traces.atomic import PendingFile
@@ -136,10 +138,11 @@ class RunWriter:
         self._file: Any = None
         try:
             self._file = h5py.File(self._guard, "w", libver="v110", track_order=True)
-            _set(self._file.attrs, "format", FORMAT)
+            _set(self._file, "format", FORMAT)
             self._file.attrs["format_version"] = np.array(FORMAT_VERSION, np.uint32)
-            for name in ("meta", "counters", "results"):
-                self._file.create_group(name, track_order=True)
+            names = ("meta", "counters", "results")
+            self._groups: dict[str, Any] = {name: self._file.create_group(name, track_order=True) for name in names}
+            self._scales: dict[str, Any] = {}
             self._check()
         except BaseException:
             self.discard()
@@ -228,13 +231,13 @@ class RunWriter:
                 if axis == dataset.ndim:
                     break
                 size = dataset.shape[axis]
-                if name in self._file and len(self._file[name]) != size:
+                if name in self._scales and len(self._scales[name]) != size:
                     name = f"{name}_{size}"
-                if name not in self._file:
-                    scale = self._file.create_dataset(name, data=values(size))
+                if name not in self._scales:
+                    self._scales[name] = scale = self._file.create_dataset(name, data=values(size))
                     scale.make_scale(name)
-                    _set(scale.attrs, "doc", doc)
-                dataset.dims[axis].attach_scale(self._file[name])
+                    _set(scale, "doc", doc)
+                h5ds.attach_scale(dataset.id, self._scales[name].id, axis)
 
     def add_events(
         self, events: np.ndarray, clock: int, filter: TraceFilter, names: dict[str, Any] | None = None
@@ -312,7 +315,7 @@ class RunWriter:
             group = self._file.create_group("marks", track_order=True)
             data, dtype = _fixed(text)
             dataset = group.create_dataset("list", data=data, dtype=dtype)
-            _set(dataset.attrs, "crc32", crc32(text))
+            _set(dataset, "crc32", crc32(text))
             self._file.flush()
 
     def _events_group(self, clock: int, count: int, filter: TraceFilter, names: dict[str, Any] | None) -> Any:
@@ -323,9 +326,9 @@ class RunWriter:
             raise TraceError("events are there already", path=self.path)
         with self._translated():
             group = self._file.create_group("events", track_order=True)
-            _set(group.attrs, "filter", json.dumps(dataclasses.asdict(filter)))
+            _set(group, "filter", json.dumps(dataclasses.asdict(filter)))
             for name, text in (("kinds", KINDS), ("waits", WAITS), ("host", HOST), ("names", names or {})):
-                _set(group.attrs, name, json.dumps(text))
+                _set(group, name, json.dumps(text))
             group.attrs["clock"], group.attrs["committed"] = np.uint64(clock), np.uint64(count)
         return group
 
@@ -335,11 +338,11 @@ class RunWriter:
             return
         try:
             with self._translated():
-                attributes = self._file["meta"].attrs
+                group = self._groups["meta"]
                 for item in dataclasses.fields(RunMeta):
                     value = getattr(self.meta, item.name)
-                    _set(attributes, item.name, json.dumps(value) if isinstance(value, dict) else value)
-                attributes["config_crc32"] = crc32(self.meta.config_toml)
+                    _set(group, item.name, json.dumps(value) if isinstance(value, dict) else value)
+                _set(group, "config_crc32", crc32(self.meta.config_toml))
             with self._translated():
                 self._file.close()
             self._pending.publish()
@@ -365,7 +368,7 @@ class RunWriter:
         check_name(name)
         if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
-        if name in self._file[group]:
+        if name in self._groups[group]:
             raise TraceError(f"{group}/{name} is there already", path=self.path)
         options = {}
         if isinstance(value, np.ndarray) and value.ndim and value.size:
@@ -383,9 +386,9 @@ class RunWriter:
         with self._translated():
             if isinstance(value, str):
                 value, options["dtype"] = _fixed(value)
-            dataset = self._file[group].create_dataset(name, data=value, **options)
+            dataset = self._groups[group].create_dataset(name, data=value, **options)
             for key, item in attributes.items():
-                _set(dataset.attrs, key, item)
+                _set(dataset, key, item)
         return dataset
 
     def _flush(self) -> None:
@@ -442,9 +445,9 @@ def _column(group: Any, name: str, values: np.ndarray, length: int | None = None
     )
     if len(values):
         dataset[: len(values)] = values
-    _set(dataset.attrs, "doc", COLUMNS.get(name, "cycle of the first event of each chunk"))
+    _set(dataset, "doc", COLUMNS.get(name, "cycle of the first event of each chunk"))
     if "cycle" in name:
-        _set(dataset.attrs, "unit", "cycles")
+        _set(dataset, "unit", "cycles")
     return dataset
 
 
@@ -460,13 +463,23 @@ def _fixed(text: str) -> tuple[bytes, np.dtype[Any]]:
     return data, h5py.string_dtype("utf-8", max(1, len(data)))
 
 
-def _set(attributes: Any, name: str, value: Any) -> None:
-    """Set an attribute; a text gets a fixed length, so that it lies in a header that HDF5 checksums."""
-    if isinstance(value, str):
-        data, dtype = _fixed(value)
-        attributes.create(name, data, dtype=dtype)
-    else:
-        attributes[name] = value
+@lru_cache(maxsize=1024)
+def _types(dtype: np.dtype[Any], text: bool) -> tuple[Any, Any]:
+    """Return the types of HDF5 in a file and in memory of a dtype; of texts and of bytes it is the same dtype."""
+    wanted = h5py.string_dtype("utf-8", dtype.itemsize) if text else dtype
+    return h5t.py_create(wanted, logical=True), h5t.py_create(wanted)
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    """Give a group or a dataset an attribute that it has not yet.
+
+    A text gets a fixed length, so that it lies in a header that HDF5 checksums.  `owner.attrs` does the same and looks
+    each time what it is given, which takes longer than all else of a small file.
+    """
+    text = isinstance(value, str)
+    data = np.array(*_fixed(value)) if text else np.asarray(value)
+    kept, given = _types(data.dtype, text)
+    h5a.create(owner.id, name.encode(), kept, h5s.create_simple(data.shape)).write(data, mtype=given)
 
 
 def _listed(value: object) -> Any:

@@ -14,6 +14,7 @@ A schema is a frozen dataclass.  A field is declared with `option`, which carrie
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -61,10 +62,16 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@functools.lru_cache(maxsize=256)
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the declared kinds of the fields of a class, which are texts that take long to read."""
+    return typing.get_type_hints(cls)
+
+
 def field_of(cls: type, name: str) -> Field:
     """Return the `Field` of one option of a configuration dataclass."""
     (found,) = (item for item in dataclasses.fields(typing.cast(Any, cls)) if item.name == name)
-    return Field(name, typing.get_type_hints(cls)[name], **found.metadata)
+    return Field(name, _hints(typing.cast(Any, cls))[name], **found.metadata)
 
 
 def place(file: object, path: str) -> str:
@@ -114,7 +121,7 @@ def from_table(cls: type[T], table: Mapping[str, Any], file: object = None, path
     ConfigError
         Unknown or missing key, wrong type, or a value outside its limits.  The message names file and key.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     fields = {item.name: item for item in dataclasses.fields(typing.cast(Any, cls))}
     values = {}
     for key, value in table.items():

@@ -278,7 +278,7 @@ def test_the_command_takes_bands_and_threads(capsys):
 def test_rows_that_share_words_stay_together(width, height, most):
     """Rows that share words of 64 cells are in one band, those of a small fabric all, rows of more than a word only
     where memory counts; the results are those of rows that do not share."""
-    workload = workloads.exchange(width, height, 10)
+    workload = workloads.exchange(width, height, 10 if height < 200 else 3)
     states = []
     for pack, bands, ran in ((True, height, most), (False, height, height), (True, 1, 1)):
         engine = Engine(workload.spec, pack=pack)

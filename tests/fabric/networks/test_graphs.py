@@ -25,7 +25,7 @@ from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
 from memx.parameter import Parameter
-from tests.examples import examples
+from tests.examples import examples, mixed
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
@@ -400,8 +400,7 @@ def test_attention_is_that_of_its_definition(shared, group, size, causal, seed):
             assert np.allclose(found[i, part], wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("causal", [0, 1])
-@pytest.mark.parametrize("kind", ["attention", "rotary"])
+@pytest.mark.parametrize(("kind", "causal"), mixed(["attention", "rotary"], [0, 1]))
 def test_on_how_many_rows_a_sequence_lies_changes_no_bit(kind, causal):
     """Logits, and those gradients that are sums of one term, as the last token alone has a label; fewer cycles."""
     built = Built(3, 8, 8, 2)
@@ -470,8 +469,7 @@ HEADS = [  # columns of a head, kind, causal, group, heads of keys, features, se
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f16", "cb16"])
-@pytest.mark.parametrize("case", HEADS, ids=str)
+@pytest.mark.parametrize(("case", "dtype"), mixed(HEADS, ["f16", "cb16"]), ids=str)
 def test_heads_on_several_columns_are_bit_exact(case, dtype):
     """Gradients of two blocks and losses, twice; logits; logs of sums, in f32; no column has parts of two heads."""
     columns, kind, causal, group, shared, size, sequence, width, height, tokens = case
@@ -576,8 +574,7 @@ GROUPED = [  # group, heads of keys, features of a head, sequence, columns, rows
 ]
 
 
-@pytest.mark.parametrize("dtype", ["f16", "cb16"])
-@pytest.mark.parametrize("case", GROUPED, ids=str)
+@pytest.mark.parametrize(("case", "dtype"), mixed(GROUPED, ["f16", "cb16"]), ids=str)
 def test_heads_that_share_keys_are_bit_exact(case, dtype):
     """Gradients of all parameters and losses, twice, of two blocks, one with turned places; memory that is planned."""
     group, shared, size, sequence, width, height, sequences, form = case

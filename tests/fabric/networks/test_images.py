@@ -25,7 +25,7 @@ from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
 from fabric.program.program import Program
 from memx.pattern import Pattern
-from tests.examples import examples
+from tests.examples import SOAK, examples
 from tests.fabric.networks.test_graphs import Ran, approximate, differentiate, on_both
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.params import machine
@@ -450,7 +450,8 @@ def test_more_commands_than_ids_are_bit_exact(dtype, rows, width):
     ids = ids_of(strips_of(network).network)
     assert len(ids) > MOST >= len(set(ids.values()))
     exact(Ran(network, width, 2 * rows, 4, 5), 2.0**6)
-    on_both(lambda: Ran(network, width, rows, 2, 5))
+    if SOAK or width == 1:  # ids are shared on the fewest PEs as on more
+        on_both(lambda: Ran(network, width, rows, 2, 5))
 
 
 def test_a_lack_of_registers_is_told_from_other_errors():

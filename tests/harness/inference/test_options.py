@@ -85,7 +85,7 @@ PAIRS = sorted(combinations(OPTIONS, 2), key=lambda pair: "".join(pair)[::-1])
 """Mixed, so that the first ones are of all kinds."""
 
 
-@pytest.mark.parametrize("pair", few(PAIRS, 18), ids=" ".join)
+@pytest.mark.parametrize("pair", few(PAIRS, 12), ids=" ".join)
 def test_a_pair(answers, capsys, pair):
     """Either changes what the other one alone gives; or one line of error names one, or a warning names it."""
     status, printed, err, files = answers(capsys, *pair)

@@ -17,6 +17,7 @@ from harness.inference.generate import answer
 from harness.inference.resuming import read_prefix
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
+from tests.examples import few
 from tests.fabric.networks.inference.small_models import random_weights
 from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
@@ -53,13 +54,16 @@ def asked(models, name="model", **options):
 
 @pytest.mark.parametrize(
     ("draft", "ahead", "policy", "sampling"),
-    [
-        ("model", 3, "round", Sampling()),
-        ("near", 4, "round", Sampling()),
-        ("near", 3, "concat", Sampling(0.7, 6, 5)),
-        ("small", 2, "concat", Sampling()),
-        ("small", 3, "round", Sampling(2.0, 0, 7)),
-    ],
+    few(
+        [
+            ("model", 3, "round", Sampling()),
+            ("near", 3, "concat", Sampling(0.7, 6, 5)),
+            ("small", 3, "round", Sampling(2.0, 0, 7)),
+            ("near", 4, "round", Sampling()),
+            ("small", 2, "concat", Sampling()),
+        ],
+        4,
+    ),
 )
 def test_tokens_are_those_without_a_draft(models, draft, ahead, policy, sampling):
     """Whoever guesses, and however tokens are drawn: the same tokens and logits, bit by bit; steps at their price."""

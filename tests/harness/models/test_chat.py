@@ -234,12 +234,12 @@ def used_by_children():
 
 HOSTILE = {
     "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}"
-    "{% endfor %}": "not rendered with 2 seconds",
+    "{% endfor %}": "not rendered with 1 seconds",
     "{{ 'a' * 10 ** 8 }}": "more than 4,194,304 characters",
     "{{ 'a' * 10 ** 10 }}": "more memory",
     "{% for i in range(99999) %}{{ messages[0].content * 100 }}{% endfor %}": "more than 4,194,304 characters",
     "{% for i in range(10 ** 9) %}{% endfor %}": "Range too big",
-    "{{ 9 ** (9 ** 9) }}": "not rendered with 2 seconds",
+    "{{ 9 ** (9 ** 9) }}": "not rendered with 1 seconds",
     "{{ ''.__class__.__mro__ }}": "what no template may have: access to attribute '__class__'",
     "{{ messages.append(1) }}": "what no template may have: access to attribute 'append'",
     "{{ cycler.__init__.__globals__ }}": "what no template may have",
@@ -263,7 +263,7 @@ def test_hostile_templates_are_one_line_in_bounded_time(monkeypatch, text):
     Where another limit is to be met first, a busy host must not meet that of time.
     """
     monkeypatch.setattr(chat, "WALL", 1000)
-    monkeypatch.setattr(chat, "SECONDS", 2 if "seconds" in HOSTILE[text] else 60)
+    monkeypatch.setattr(chat, "SECONDS", 1 if "seconds" in HOSTILE[text] else 60)
     started = used_by_children()
     with pytest.raises(ConfigError) as caught:
         ChatTemplate(text, "tokenizer_config.json", "m").prompt(USER)

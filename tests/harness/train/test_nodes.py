@@ -23,7 +23,7 @@ from harness.train.plain import PlainTrainer
 from harness.train.tables import LayerConfig, NetworkConfig
 from harness.train.text import TokenRows, characters
 from harness.train.trainer import Trainer
-from tests.examples import mixed
+from tests.examples import few, mixed
 from wse_core.errors import ConfigError, UnsupportedError
 
 TEXT = """
@@ -122,17 +122,20 @@ def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(network, words, wa
 
 @pytest.mark.parametrize(
     ("wafers", "height", "dtype", "preset", "more"),
-    [
-        (1, 8, "f16", "gpt", []),
-        (2, 4, "cb16", "llama", ["network.num_key_value_heads=2"]),
-        (2, 8, "f16", "bert", ["train.accumulate=1", "train.clip=0.5"]),
-        (4, 2, "cb16", "bert", []),
-        (1, 4, "f16", "llama", ["train.accumulate=2", "sparsity.density=0.6"]),
-        (1, 1, "f16", "gpt", ["mesh.head_columns=2", "mesh.width=8"]),
-        (2, 4, "cb16", "bert", ["mesh.head_columns=2", "mesh.width=9", "train.accumulate=2"]),
-        (4, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=9", "network.hidden_size=16"]),
-        (2, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=4", *SHARED, "sparsity.density=0.6"]),
-    ],
+    few(
+        [
+            (1, 8, "f16", "gpt", []),
+            (2, 4, "cb16", "llama", ["network.num_key_value_heads=2"]),
+            (2, 8, "f16", "bert", ["train.accumulate=1", "train.clip=0.5"]),
+            (1, 4, "f16", "llama", ["train.accumulate=2", "sparsity.density=0.6"]),
+            (2, 4, "cb16", "bert", ["mesh.head_columns=2", "mesh.width=9", "train.accumulate=2"]),
+            (2, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=4", *SHARED, "sparsity.density=0.6"]),
+            (4, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=9", "network.hidden_size=16"]),
+            (1, 1, "f16", "gpt", ["mesh.head_columns=2", "mesh.width=8"]),
+            (4, 2, "cb16", "bert", []),
+        ],
+        6,
+    ),
     ids=str,
 )
 def test_sequences_on_rows_and_heads_on_columns_train_as_in_numpy(wafers, height, dtype, preset, more):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from harness.cli import main as cli
 from harness.train.config import parse_train
 from harness.train.trainer import Trainer
 from memx.pattern import Pattern
-from tests.examples import some
+from tests.examples import mixed, some
 from tests.fabric.networks import Case
 from wse_core.params import machine
 
@@ -77,11 +78,14 @@ def test_half_of_the_weights_gone_saves_time():
     assert cycles[0.5] < 0.75 * trained(0.5, "steps", iterations=1)[2]
 
 
-@pytest.mark.parametrize("features", [(60, 30, 8), (98, 33, 7), (40, 40, 40)])
-@pytest.mark.parametrize(("width", "tokens"), [(1, 4), (2, 8), (4, 16)])
-@pytest.mark.parametrize("density", [0.05, 0.15, 0.4, 0.8])
-def test_whole_rows_are_asked_for_where_that_takes_fewer_cycles(features, width, tokens, density):
+MESHES = list(product([0.05, 0.15, 0.4, 0.8], [(1, 4), (2, 8), (4, 16)]))
+"""Densities, columns and tokens."""
+
+
+@pytest.mark.parametrize(("mesh", "features"), mixed(MESHES, [(60, 30, 8), (98, 33, 7), (40, 40, 40)]))
+def test_whole_rows_are_asked_for_where_that_takes_fewer_cycles(mesh, features):
     """What is chosen takes no more than a twentieth above the other."""
+    density, (width, tokens) = mesh
     taken = {}
     for by_rows in (False, True):
         case = Case(features, width, 2, tokens, form="both", seed=3)

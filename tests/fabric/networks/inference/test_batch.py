@@ -18,7 +18,7 @@ from fabric.networks.inference.fit import admit, largest, needed_words, tokens_p
 from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
-from tests.examples import examples, few, mixed
+from tests.examples import SOAK, examples, few, mixed
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
 from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError, UnsupportedError
@@ -78,9 +78,9 @@ def run(decode, tokens, steps, seed=0, backend=None):
 @examples(20)
 @given(
     decoder=decoders(),
-    width=st.integers(1, 9),
-    height=st.integers(1, 7),
-    batch=st.integers(1, 5),
+    width=st.integers(1, 9 if SOAK else 6),
+    height=st.integers(1, 7 if SOAK else 4),
+    batch=st.integers(1, 5 if SOAK else 3),
     policy=st.sampled_from(POLICIES),
     dtype=st.sampled_from(["f16", "f16", "cb16"]),
     name=st.sampled_from(list(CHANGES)),
@@ -91,7 +91,7 @@ def test_bits_are_those_of_each_request_alone(decoder, width, height, batch, pol
     tokens = height + 3
     decode = decode_of(decoder, width, height, batch, tokens, policy, machine_of(name), dtype)
     assume(have_room(needed_words(decode.place)))
-    run(decode, tokens, 6, seed)
+    run(decode, tokens, 6 if SOAK else 4, seed)
 
 
 @pytest.mark.parametrize(("decoder", "policy"), mixed(few([SMALL, FULL, PROJECTED, *CLASSIC[:3]], 3), POLICIES))
@@ -100,7 +100,7 @@ def test_requests_over_few_rows(decoder, policy):
     run(decode_of(decoder, 4, 3, 4, 9, policy), 9, 16, seed=5)
 
 
-@pytest.mark.parametrize("decoder", few([TINY, FULL, PROJECTED, *CLASSIC], 3))
+@pytest.mark.parametrize("decoder", few([FULL, PROJECTED, TINY, *CLASSIC], 2))
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [run(decode_of(decoder, 2, 2, 2, 4), 4, 2, backend=backend) for backend in ("compiled", "reference")]
@@ -124,18 +124,18 @@ def test_positions_beyond_a_leap():
 
 
 def test_eight_requests_take_less_than_three_times_one():
-    """On 64 x 64 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, 40 before each."""
-    decoder = Decoder(128, 2, 8, 8, 16, 128, 128, 64, 1e-5)
+    """On 64 x 64 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, one before each."""
+    decoder = Decoder(128, 1, 8, 8, 16, 128, 128, 64, 1e-5)
     weights, place = random_weights(decoder), DecoderPlacement(decoder, 64, 64, 1)
     alone = ResidentDecoder(Decode(machine(), place), weights)
     together = BatchResident(Decode(machine(), replace(place, batch=8)), weights)
-    for n in range(4):
+    for n in range(2):
         given = [LaneToken((n + lane) % 7, n == 0) for lane in range(8)]
         eight, one = together.step(given), alone.step(given[3].token)
         assert np.array_equal(eight.came[3].logits, one.logits)
     assert eight.cycles <= 3 * one.cycles
     assert 8 * one.hops > eight.hops  # sums of eight are no more messages than those of one
-    assert StepCycles(together.decode).step([3] * 8) == pytest.approx(eight.cycles, rel=WITHIN)
+    assert StepCycles(together.decode).step([1] * 8) == pytest.approx(eight.cycles, rel=WITHIN)
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_one_that_does():

@@ -105,7 +105,7 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-@pytest.mark.parametrize("decoder", few([NORMED, BEHIND, WINDOWED, *CLASSIC, TINY, BIASED], 5))
+@pytest.mark.parametrize("decoder", few([NORMED, WINDOWED, CLASSIC[0], BEHIND, *CLASSIC[1:], TINY, BIASED], 4))
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}

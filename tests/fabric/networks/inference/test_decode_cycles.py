@@ -31,7 +31,6 @@ WITHIN = 0.01
 SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
-        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
         (Decoder(64, 2, 2, 2, 24, 96, 60, 64, 1e-5, activation="gelu", learned=True, head_bias=True,
                  different=(LayerKind(turns=False),) * 2, **PLAIN), 7, 5, "shift"),
         (Decoder(60, 2, 6, 6, 8, 96, 60, 64, 1e-5, rotary=4, norms="beside", activation="gelu_erf", **PLAIN),
@@ -41,14 +40,15 @@ SIZES = few(
                  local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, "shift"),
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, "shift"),
-        (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="behind", projection_norms=True), 9, 4, "shift"),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
+        (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True), 5, 6, "shift"),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1, "shift"),
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
-    10,
+    7,
 )  # fmt: skip
 
 

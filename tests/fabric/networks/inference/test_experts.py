@@ -26,7 +26,7 @@ from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import code_words
 from harness.inference.estimate import BY_EXPERTS
 from harness.models.plain import PlainDecoder
-from tests.examples import examples, mixed
+from tests.examples import examples, few, mixed
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
 from tests.fabric.networks.inference.test_batch import decode_of
 from tests.fabric.networks.inference.test_batch import run as run_batch
@@ -220,8 +220,17 @@ def test_prompts_at_once_have_the_oracles_bits(
     Both(decoder, width, height, length, 3, policy, dtype, seed=seed).check(3)
 
 
-PROMPTS = [(SMALL, 1, 1, 3), (SMALL, 8, 3, 9), (QWEN, 4, 3, 7), (OLMOE, 3, 5, 14),
-           (replace(OLMOE, norms="both"), 3, 5, 4), (replace(SMALL, norms="behind", experts=12), 5, 4, 13)]  # fmt: skip
+PROMPTS = few(
+    [
+        (SMALL, 1, 1, 3),
+        (QWEN, 4, 3, 7),
+        (replace(OLMOE, norms="both"), 3, 5, 4),
+        (replace(SMALL, norms="behind", experts=12), 5, 4, 13),
+        (OLMOE, 3, 5, 14),
+        (SMALL, 8, 3, 9),
+    ],
+    4,
+)
 
 
 @pytest.mark.parametrize(("decoder", "width", "height", "length"), PROMPTS)

@@ -31,7 +31,6 @@ WITHIN = 0.02
 SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, 13),
-        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
         (Decoder(64, 2, 4, 4, 16, 96, 60, 64, 1e-5, activation="gelu", learned=True,
                  different=(LayerKind(turns=False),) * 2, **PLAIN), 7, 5, 13),
         (Decoder(60, 2, 6, 6, 8, 96, 60, 64, 1e-5, rotary=4, norms="beside", activation="gelu_erf", **PLAIN), 9, 4, 13),
@@ -39,8 +38,9 @@ SIZES = few(
                  local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, 13),
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, 13),
-        (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="behind", projection_norms=True), 9, 4, 13),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
+        (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True), 5, 6, 13),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 3, 8),
         (Decoder(40, 1, 2, 1, 24, 70, 30, 64, 1e-5), 5, 7, 15),
@@ -48,7 +48,7 @@ SIZES = few(
         (Decoder(128, 1, 4, 2, 32, 344, 100, 64, 1e-5), 16, 7, 15),
         (Decoder(64, 1, 2, 2, 16, 96, 60, 64, 1e-5), 6, 1, 4),
     ],
-    8,
+    6,
 )  # fmt: skip
 
 
