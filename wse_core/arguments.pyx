@@ -13,6 +13,8 @@ from wse_core.errors import ConfigError
 
 CODES = {"f16": FMT_F16, "cb16": FMT_CB16, "bf16": FMT_BF16, "f32": FMT_F32}
 """Code of each float format."""
+UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+"""Unsigned integers of so many bytes."""
 
 
 cdef class DefaultMode:
@@ -46,7 +48,7 @@ cdef int settings(num_t* s, fmt, bias, ftz, bint arithmetic=True) except -1:
 def operand(value, name, itemsize):
     """Return `value` as an array of unsigned integers of `itemsize` bytes, or raise ConfigError."""
     array = np.asarray(value)
-    dtype = np.dtype(f"u{itemsize}")
+    dtype = UNSIGNED[itemsize]
     if array.dtype == dtype:
         return array
     if array.dtype.kind not in "iu":
@@ -59,6 +61,12 @@ def operand(value, name, itemsize):
 
 def spread(*arrays):
     """Return the common shape and the arrays, broadcast to it, flat and contiguous."""
+    first = arrays[0].shape
+    for array in arrays:
+        if array.shape != first:
+            break
+    else:  # as nearly always, and of few numbers what follows takes longer than computing with them
+        return first, *(array.ravel() for array in arrays)
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError as error:

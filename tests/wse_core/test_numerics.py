@@ -71,6 +71,22 @@ def test_fma_agrees_with_reference_and_oracles(fmt, bias, data, ftz):
         assert witnesses("fma", [(f, x) for x in row], f, ftz) == [result] * len(exact.ORACLES)
 
 
+@over(ARITHMETIC)
+@examples(60)
+@given(data=st.data(), ftz=st.booleans(), separate=st.booleans())
+def test_whole_numbers_give_what_rationals_give(fmt, bias, data, ftz, separate):
+    """The quick forms of the reference against its own exact ones, which have everything else too."""
+    known, prefix = reference_for(fmt, bias, int(ftz))
+    quick, plain = (reference.Num(known.half, known.bias, known.ftz, separate) for _ in range(2))
+    plain._whole = lambda fmt, code: None
+    cases = [(form, prefix + form, fmt, fmt, fmt) for form in ("add", "sub", "mul", "fma")]
+    if fmt != "f32":
+        cases += [("add", "hs_add", fmt, "f32", "f32"), ("fma", "hs_fma", fmt, fmt, "f32")]
+    for form, name, *formats in cases:
+        operands = [data.draw(code(one, bias)) for one in formats][: 3 if form == "fma" else 2]
+        assert getattr(quick, name)(*operands) == getattr(plain, name)(*operands), (name, list(map(hex, operands)))
+
+
 @over(HALVES)
 @examples(60)
 @given(data=st.data(), ftz=st.booleans())

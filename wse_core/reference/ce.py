@@ -233,7 +233,10 @@ class CE:
         """Let one able thread issue; return whether one did."""
         if t < self.pipe_free:
             return False
-        able = [thread for thread in THREADS if self.is_used(thread) and self.waits_for(thread, t) is None]
+        busy = [thread for thread, operation in self.operations.items() if operation is not None]
+        if self.main != "idle" and MAIN not in busy:
+            busy.append(MAIN)
+        able = [thread for thread in busy if self.waits_for(thread, t) is None]
         if not able:
             return False
         highest = max(self.level_of(thread) for thread in able)

@@ -203,26 +203,23 @@ class Router:
         self.filters = [FilterState(row) for row in filters]
         self.targets: dict[tuple[int, int], WaveletQueue | OutputStream] = {}
         self.ce: CE | None = None
+        self.all_queues: list[WaveletQueue] | None = None  # known when the machine has wired the router
         self.emit: Emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
     def is_empty(self) -> bool:
         """Whether no queue holds a wavelet, so that nothing can land or leave."""
-        for state in self.colors.values():
-            for queue in state.queues.values():
-                if queue.wavelets:
-                    return False
-        return True
+        if self.all_queues is None:
+            self.all_queues = [queue for state in self.colors.values() for queue in state.queues.values()]
+        return not any(queue.wavelets for queue in self.all_queues)
 
     # --- step 1 ----------------------------------------------------------------------------------------------------
 
     def landing_fault(self, t: int) -> tuple[int, str] | None:
         """Return (color, text) if two inputs of one color receive in cycle t, else None."""
         for color, state in self.colors.items():
-            if not state.holds(PORTS):
+            if state.swap or state.rx[state.pos].bit_count() < 2 or not state.holds(PORTS):
                 continue
             inputs = [port for port in PORTS if state.rx[state.pos] >> port & 1]
-            if len(inputs) < 2 or state.swap:
-                continue
             landed = []
             for port in inputs:
                 if port == DIR_R and state.inject:

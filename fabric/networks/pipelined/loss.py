@@ -13,10 +13,12 @@ Queues
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from fabric.asm.operands import Var
 from fabric.networks.pipelined.colors import ENTRY, LOSS
 from fabric.networks.pipelined.outputs import Leaving
-from fabric.networks.pipelined.tile import Tile
+from fabric.networks.pipelined.tile import WRITTEN, Tile
 from fabric.program import functions
 from fabric.program.program import Program
 from wse_core.formats import Half
@@ -25,6 +27,7 @@ from wse_core.params import Machine
 __all__ = ["gate_program", "loss_program"]
 
 
+@lru_cache(maxsize=WRITTEN)
 def gate_program(tile: Tile, asking: int, leaving: int, machine: Machine) -> Program:
     """Return the program of the gate: per wavelet of color `asking` a minibatch goes on, on color `leaving`."""
     p = Program("gate", machine)

@@ -23,11 +23,12 @@ Queues
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fabric.asm.operands import Reg
 from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
 from fabric.networks.pipelined.products import VectorArray, accumulate
-from fabric.networks.pipelined.tile import Tile
+from fabric.networks.pipelined.tile import WRITTEN, Tile
 from fabric.networks.pipelined.updates import CONSTANTS, Rule, UpdateCode
 from fabric.program.program import Program
 from wse_core.formats import Half
@@ -59,6 +60,7 @@ class MatrixPlace:
     asks: bool
 
 
+@lru_cache(maxsize=WRITTEN)
 def matrix_program(
     tile: Tile,
     place: MatrixPlace,

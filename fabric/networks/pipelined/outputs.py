@@ -18,6 +18,7 @@ Queues
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fabric.asm import control
 from fabric.asm.operands import Dsr, Queue, Reg, Var
@@ -25,7 +26,7 @@ from fabric.networks.graph.activations import ActivationOperands
 from fabric.networks.graph.table import activation
 from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
 from fabric.networks.pipelined.norm import NormCode
-from fabric.networks.pipelined.tile import Tile
+from fabric.networks.pipelined.tile import WRITTEN, Tile
 from fabric.networks.pipelined.updates import Rule
 from fabric.program import functions
 from fabric.program.program import Program
@@ -81,6 +82,7 @@ class OutputsPlace:
     arriving: int
 
 
+@lru_cache(maxsize=WRITTEN)
 def outputs_program(
     tile: Tile,
     place: OutputsPlace,
@@ -324,6 +326,7 @@ class _Outputs:
             p.activate("forward")
 
 
+@lru_cache(maxsize=WRITTEN)
 def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: Half) -> Program:
     """Return the program of a column's gradients of the inputs.
 

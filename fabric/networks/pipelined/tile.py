@@ -24,10 +24,15 @@ from dataclasses import dataclass
 from fabric.networks.graph.network import Layer
 from wse_core.errors import ConfigError
 
-__all__ = ["MOST_ROWS", "Tile", "even"]
+__all__ = ["MOST_ROWS", "WRITTEN", "Tile", "even"]
 
 MOST_ROWS = 126
 """Rows of a tile: gradients of the inputs walk along rows of the matrix, and a stride is a signed byte."""
+
+WRITTEN = 128
+"""The cache of each kind of program holds so many, those that were asked for last: a placement is chosen by what
+programs take, layers are alike, and a run is checked and trained with the same ones.
+"""
 
 
 def even(number: int) -> int:
