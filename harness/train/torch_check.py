@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +136,10 @@ def _nothing_dropped(torch: Any) -> Any:
 
     All of PyTorch's forms draw ones among zeros with a probability, and divide them by it.
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
+    modes: Any = importlib.import_module("torch.utils._python_dispatch")
     drawn = torch.ops.aten.bernoulli_.float
 
-    class NothingDropped(TorchDispatchMode):
+    class NothingDropped(modes.TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is drawn:
                 return args[0].fill_(args[1] if len(args) > 1 else 0.5)
