@@ -186,7 +186,7 @@ def _check_parameters(params: list[n.FunctionParameter]) -> None:
     for param in params:
         if param.name in seen:
             raise Fault(f"the parameter '{param.name}' is declared twice", param.span)
-        seen |= {param.name} if param.name is not None else set()
+        seen |= {param.name} if param.name not in (None, "_") else set()
 
 
 @rule("task_decl")

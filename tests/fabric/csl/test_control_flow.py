@@ -167,3 +167,9 @@ def test_what_follows_a_known_return_is_not_analysed(tmp_path, body):
 def test_a_generic_function_ends_its_own_recursion(tmp_path):
     decl = "fn fib(comptime n: i16) i16 { if (n < 2) return n; return fib(n - 1) + fib(n - 2); }\nvar y: i16;"
     assert run_task(tmp_path, "y = fib(9);", decl, results={"y": "i2"})["y"].tolist() == [34]
+
+
+def test_parameters_and_captures_that_are_not_used_may_share_a_name(tmp_path):
+    decl = "fn f(_: i16, a: i16, _: f32) i16 { return a; }\nvar y: i16 = 0;"
+    body = "for (@zeros([3]i16)) |_, _| { y += f(1, 2, 3.0); }"
+    assert run_task(tmp_path, body, decl, results={"y": "i2"})["y"].tolist() == [6]

@@ -192,7 +192,8 @@ class Trees:
     def loop(self, depth):
         """Return a loop."""
         if self.flag():
-            return n.For(self.expr(2), self.name(), self.maybe(self.name), self.block(depth), self.flag(), span=NOWHERE)
+            item, index = self.random.sample(NAMES, 2)
+            return n.For(self.expr(2), item, self.maybe(lambda: index), self.block(depth), self.flag(), span=NOWHERE)
         step = self.maybe(lambda: n.Assign(self.plain(2), "+=", self.expr(2), span=NOWHERE))
         return n.While(self.expr(2), step, self.block(depth), self.flag(), span=NOWHERE)
 
@@ -210,17 +211,19 @@ class Trees:
             return n.ComptimeBlock(self.block(3), span=NOWHERE)
         if choice == 4:
             return n.LayoutBlock(self.block(3), span=NOWHERE)
-        params = self.some(lambda: n.FunctionParameter(self.name(), self.type(2), self.flag(), span=NOWHERE))
+        names = self.random.sample(NAMES, len(NAMES))
+        params = self.some(lambda: n.FunctionParameter(names.pop(), self.type(2), self.flag(), span=NOWHERE))
         if choice == 5:
             body, attributes = self.block(3), self.attributes()
             return n.FnDecl("task", self.name(), params, self.type(2), body, attributes=attributes, span=NOWHERE)
+        body = self.maybe(lambda: self.block(3))
         return n.FnDecl(
             "fn",
             self.name(),
             params,
             self.type(2),
-            self.maybe(lambda: self.block(3)),
-            self.random.choice((None, "export", "extern")),
+            body,
+            "extern" if body is None else self.random.choice((None, "export", "extern")),
             self.random.choice((None, "inline", "noinline")),
             self.attributes(),
             span=NOWHERE,
