@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.graph.dropout import KEYS, Draw, drops_of
 from fabric.networks.streamed.parameters import StreamedParameter
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.script import RoundTrip, Script
@@ -40,6 +41,8 @@ class Coordinator:
     ----------
     parameters : list of Parameter
         All of them, in the order of `fabric.networks.graph.network.Network.parameters`: their numbers in scripts.
+    draw : Draw
+        What dropout goes by in the pass that is under way.
     over_batches : list of (Parameter, BatchStatistics)
         What normalises over batches, in the order of the network: its tables of values in scripts.
     """
@@ -55,12 +58,24 @@ class Coordinator:
                 tensor.columns, epsilon=resident.network.epsilon
             )
             self.over_batches.append((parameter, parameter.statistics))
+        self._drops = drops_of(resident.network.nodes)
+        self.draw = Draw()
         self._made: dict[str, Any] = {}
 
     @property
     def streamed(self) -> list[StreamedParameter]:
         """The wafers are sent this of each parameter."""
         return [parameter.streamed for parameter in self.parameters]
+
+    @property
+    def keys(self) -> dict[str, NDArray[np.uint16]]:
+        """Each dropout goes by these numbers, by its name."""
+        return {node.name: self.draw.keys(node) for node in self._drops}
+
+    @property
+    def made(self) -> int:
+        """So many values of a script belong to no parameter, besides the loss scale."""
+        return sum(kept.values().size for _, kept in self.over_batches) + KEYS * len(self._drops)
 
     def script(self, kind: str) -> Script:
         """Return the `Script` of an iteration: ``train``, or ``test`` (forward, then how many samples are right).
@@ -92,7 +107,8 @@ class Coordinator:
         scale = np.array([loss_scale], np.float32).view(np.uint32) >> np.uint32(16)
         made = [statistics.values() for _, statistics in self.over_batches]
         script = self.script(kind)
-        values = np.concatenate([*(p.values for p in self.streamed), scale.astype(np.uint16), *made])
+        drawn = self.keys.values()
+        values = np.concatenate([*(p.values for p in self.streamed), scale.astype(np.uint16), *made, *drawn])
         return script.fill(values.astype(np.uint32))
 
     # --- batches ------------------------------------------------------------------------------------------------------

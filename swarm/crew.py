@@ -107,9 +107,9 @@ class FarWafer:
     def __init__(self, resident: Resident, rank: int) -> None:
         self.resident, self.fabric = resident, FarFabric(rank)
 
-    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16]) -> None:
+    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16], first: int = 0) -> None:
         """Note a call of `Wafer.load`."""
-        self.fabric.notes.append(("load", inputs, labels))
+        self.fabric.notes.append(("load", inputs, labels, first))
 
 
 class Crew:

@@ -35,9 +35,9 @@ class OraclePort(Endpoint):
         self.coordinator, self.wafer = coordinator, self
         self._course: Course[None] | None = None
 
-    def load(self, inputs: np.ndarray, labels: np.ndarray) -> None:
-        """Keep a batch of samples."""
-        self._inputs, self._labels = inputs, labels
+    def load(self, inputs: np.ndarray, labels: np.ndarray, first: int = 0) -> None:
+        """Keep a batch of samples, and the number of its first one among those of all wafers."""
+        self._inputs, self._labels, self.oracle.first = inputs, labels, first
 
     def expect(self, script: Script, streams: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Keep in which order numbers come back; the words are known."""
@@ -63,6 +63,7 @@ class OraclePort(Endpoint):
 
     def _pass(self, kind: str, loss_scale: float) -> Course[None]:
         """Calculate the numbers of a pass."""
+        self.oracle.keys = self.coordinator.keys
         yield from self.oracle.going_forward(self._inputs, self.coordinator.streamed, kind == "test")
         first = int(self._script.offsets[-1])
         if kind == "test":

@@ -83,7 +83,7 @@ class Service:
             parameter.spread(new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled))
             for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
         ]
-        made = np.zeros(sum(statistics.values().size for _, statistics in self.coordinator.over_batches))
+        made = np.zeros(self.coordinator.made)
         when = np.concatenate([*times, [self.settled], made, [0.0]])  # the last one is of words without a value, -1
         first, second = script.sources[script.sequence], script.seconds[script.sequence]
         return np.maximum(when[first], when[second])  # a word with two values waits for both
@@ -96,7 +96,7 @@ class Service:
         flash = self._in_flash()
         if not any(flash):
             return None
-        made = sum(statistics.values().size for _, statistics in self.coordinator.over_batches)
+        made = self.coordinator.made
         each = [VALUE_BYTES * (2 - (p.pattern.density == 1)) for p in self.parameters]  # a dense matrix has no index
         own = [
             parameter.spread(np.full(parameter.pattern.count, float(size * there)))

@@ -32,6 +32,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fabric.host.engines import Backend, around, chosen
+from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import resident_of
 from fabric.networks.streamed.script import RoundTrip, Script
@@ -275,8 +276,8 @@ class System:
         """Send the words of a pass and let the wafers work on them; return script, first cycle and cycles to load."""
         self.coordinator.begin(kind)
         streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
-        for port, (inputs, labels) in zip(self.ports, shards, strict=True):
-            port.wafer.load(inputs, labels)
+        for number, (port, (inputs, labels)) in enumerate(zip(self.ports, shards, strict=True)):
+            port.wafer.load(inputs, labels, self.coordinator.draw.first + number * inputs.shape[1])
             port.expect(script, streams)
         self._numbers, self._came = np.zeros(script.n_places, np.float32), 0
         cuts = pairwise([0, *(trip.first for trip in script.trips), script.n_words])
@@ -347,7 +348,9 @@ class System:
             known = self._unhindered[kind] = UnhinderedPass(script, port.ended, port.entered, port.left)
         return known
 
-    def train(self, shards: list, loss_scale: float = 1.0, update: bool = True, whole: bool = False) -> Iteration:
+    def train(
+        self, shards: list, loss_scale: float = 1.0, update: bool = True, whole: bool = False, draw: Draw | None = None
+    ) -> Iteration:
         """Run an iteration, or a part of one.
 
         Parameters
@@ -360,12 +363,15 @@ class System:
             False: the memory service keeps the gradients and adds those of the next pass to them; the weights stay.
         whole : bool, optional
             No weight is updated before all gradients are there: their norm decides.
+        draw : Draw, optional
+            What dropout goes by; its first token is that of the first wafer.
 
         Returns
         -------
         Iteration
             Its gradients are the sums of all passes since the last update.
         """
+        self.coordinator.draw = draw or Draw()
         script, begun, load = self._pass("train", loss_scale, shards, update, whole)
         facts = self._facts(script, begun, load, shards) if self.timed else {}
         asked, count = int(script.offsets[-1]), len(script.back)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 
+from fabric.networks.graph.dropout import MOST_DRAWN
 from fabric.networks.graph.plain import EPSILON
 from harness.config import toml
 from harness.config.assignments import assigned
@@ -386,6 +387,8 @@ class TrainConfig(TrainFile):
                 "base",
                 "turned",
                 "scaled",
+                "ratio",
+                "together",
                 "factor",
                 "shared",
                 "each",
@@ -542,6 +545,9 @@ class TrainConfig(TrainFile):
         if self.network.dropout and not self.network.file:
             what = "dropout of a file is left out, and there is none"
             raise ConfigError(what, where="network.dropout", value=self.network.dropout, hint="leave it out")
+        if any(one.op == "dropout" for one in self.network.nodes) and self.data.batch > MOST_DRAWN:
+            what = f"dropout of {self.data.batch} samples of a batch, which have numbers of 16 bits"
+            raise UnsupportedError(what, where="data.batch", feature="dropout", hint=f"at most {MOST_DRAWN}")
         masked = self.network.masked
         if masked and not self.network.file:
             what = "a file takes a mask as a second input, and no other network does"

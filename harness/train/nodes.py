@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.resample import METHODS
@@ -78,6 +79,7 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "factor": ("multiple",),
+    **dict.fromkeys(("ratio", "together"), ("dropout",)),
     **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
     "fixed_outputs": ("linear",),
     **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
@@ -145,6 +147,8 @@ def graph_of(
             raise ConfigError(f"two operations are called {node.name!r}", where=f"{where}.name")
         given = node.inputs or (before,)
         sizes = _sizes(node, given[0], rows[given[0]], images[given[0]], sequence, where)
+        if node.op == "dropout":
+            sizes["number"] = len(drops_of(found))
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
@@ -187,6 +191,9 @@ def _sizes(
         return {"inputs": features, "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
     if node.op == "multiple":
         return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
+    if node.op == "dropout":
+        ratio = int(np.array(0.0 if node.ratio is None else node.ratio, np.float32).view(np.uint32))
+        return {"ratio": ratio, "together": node.together or 1}
     if node.op == "headrms":
         return _sides((features, 1, 1)) | {"groups": node.groups or 1}
     if node.op in ("batchnorm", "channelnorm", "shift", "scale") and not node.each:

@@ -1,7 +1,8 @@
-"""Dropout of a file is left out where a configuration says so.
+"""Dropout of a file is read in all forms that exporters write, or left out where a configuration says so.
 
-Exporters write it as a node `Dropout`, and that of whole channels (`Dropout2d`) as a comparison of numbers that are
-drawn for each.  Either becomes a node that gives what it takes.
+Exporters write it as a node `Dropout`, and that of whole channels (`Dropout2d`), or samples, as a comparison of numbers
+that are drawn for each of them, a division by the share that stays, and a product.  Such a product becomes a node
+`Dropout` too, whose attribute `WHOLE` says for how many numbers of a sample something is drawn.
 
 Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 """
@@ -15,18 +16,34 @@ import numpy as np
 
 from harness.kit.modules import need
 
-__all__ = ["CHOICES", "without"]
+__all__ = ["CHOICES", "LEAVES_OUT", "WHOLE", "by_channel", "without"]
 
-CHOICES = "", "ignore"
+CHOICES = "", "ignore", "ignore-attention"
 """Configurations may have these values of ``network.dropout``."""
+LEAVES_OUT = 'network.dropout = "ignore" leaves it out'
+WHOLE = "wse_whole"
+"""Nodes `Dropout` have this attribute here if numbers are drawn for whole channels or samples: the shape of those that
+are drawn, of a sample."""
+GUARDS = ("Where", "Identity", "Cast", "CastLike")
+"""Shares of attention may go through these behind their softmax."""
 DRAWN = ("RandomUniformLike", "RandomUniform", "Bernoulli")
 MADE = ("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Cast", "CastLike", "Div", "Mul", "Bernoulli", "Not")
 """By these numbers that were drawn become factors of which some are zero."""
 
 
-def without(model: Any) -> tuple[Any, list[str]]:
-    """Return a model whose dropout drops nothing, and the names of the nodes that dropped something."""
-    dropping, drawn = _dropping(model)
+def without(model: Any, which: str = "ignore") -> tuple[Any, list[str]]:
+    """Return a model whose dropout drops nothing, and the names of the nodes that dropped something.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    which : {"ignore", "ignore-attention"}
+        All dropout, or that of shares of attention alone.
+    """
+    dropping = _dropping(model)
+    if which != CHOICES[1]:
+        shares = _shares(model)
+        dropping = {number: name for number, name in dropping.items() if name in shares}
     if not dropping:
         return model, []
     made = type(model)()
@@ -37,21 +54,80 @@ def without(model: Any) -> tuple[Any, list[str]]:
         del node.attribute[:], node.input[:], node.output[1:]
         node.op_type, node.domain = "Identity", ""
         node.input.append(name)
-    takes = Counter(name for node in nodes for name in node.input)
-    for number in sorted(drawn, reverse=True):
-        if not any(takes[name] for name in nodes[number].output):
-            takes.subtract(nodes[number].input)
-            made.graph.node.remove(nodes[number])
+    _unused(made)
     return made, [nodes[number].name or nodes[number].output[0] for number in dropping]
 
 
-def _dropping(model: Any) -> tuple[dict[int, str], list[int]]:
-    """Return the numbers of the nodes that drop something, with the tensors of which they do, and of those that draw.
+def _shares(model: Any) -> set[str]:
+    """Return the names of what softmax gives, guards against rows without any keys included."""
+    found: set[str] = set()
+    for node in model.graph.node:
+        if node.op_type == "Softmax" or (node.op_type in GUARDS and found & set(node.input)):
+            found |= set(node.output)
+    return found
+
+
+def by_channel(model: Any) -> Any:
+    """Return a model in which a product with ones and zeros that were drawn for whole channels is a node `Dropout`."""
+    known, makers = _known(model), {name: node for node in model.graph.node for name in node.output}
+    helper, numpy_helper = (need(f"onnx.{one}", "a network from an .onnx file") for one in ("helper", "numpy_helper"))
+    found: dict[int, tuple[str, list[int], float]] = {}
+    for number, node in enumerate(model.graph.node):
+        for place in range(2) if node.op_type == "Mul" else ():
+            drawn = _drawn(makers, known, node.input[place])
+            found |= {} if drawn is None else {number: (node.input[1 - place], *drawn)}
+    if not found:
+        return model
+    made = type(model)()
+    made.CopyFrom(model)
+    nodes = list(made.graph.node)
+    for number, (x, shape, stays) in found.items():
+        names = [f"{nodes[number].output[0]}.{what}" for what in ("ratio", "drops")]
+        for name, value in zip(names, (np.array(1 - stays, np.float32), np.array(True)), strict=True):
+            made.graph.initializer.append(numpy_helper.from_array(value, name))
+        nodes[number].op_type, nodes[number].input[:] = "Dropout", [x, *names]
+        nodes[number].attribute.append(helper.make_attribute(WHOLE, shape))
+    _unused(made)
+    return made
+
+
+def _drawn(makers: dict[str, Any], known: dict[str, np.ndarray], name: str) -> tuple[list[int], float] | None:
+    """Return for which numbers of a sample factors are drawn, and the share that is not zero; None if none are."""
+
+    def maker(name: str, op: str) -> Any:
+        while name in makers and makers[name].op_type in ("Cast", "CastLike") and op not in ("Cast", "CastLike"):
+            name = makers[name].input[0]
+        return makers[name] if name in makers and makers[name].op_type == op else None
+
+    div = maker(name, "Div")
+    less = maker(div.input[0], "Less") if div is not None and div.input[1] in known else None
+    draws = maker(less.input[0], "RandomUniformLike") if less is not None and less.input[1] in known else None
+    empty = maker(draws.input[0], "ConstantOfShape") if draws is not None else None
+    shape = maker(empty.input[0], "Concat") if empty is not None else None
+    if less is None or shape is None or not all(one in known and known[one].size == 1 for one in shape.input[1:]):
+        return None
+    stays, divided = (float(np.ravel(known[one.input[1]])[0]) for one in (less, div))
+    sides = [int(known[one].item()) for one in shape.input[1:]]
+    return (sides, stays) if abs(stays - divided) < 1e-6 and 0 < stays <= 1 else None
+
+
+def _unused(model: Any) -> None:
+    """Take out nodes that draw, and those behind them, if nothing takes what they give."""
+    takes = Counter(name for node in model.graph.node for name in node.input)
+    drawn = set(DRAWN) | set(MADE)
+    ends = {one.name for one in model.graph.output}
+    for node in reversed(list(model.graph.node)):
+        if node.op_type in drawn and not any(takes[name] or name in ends for name in node.output):
+            takes.subtract(node.input)
+            model.graph.node.remove(node)
+
+
+def _dropping(model: Any) -> dict[int, str]:
+    """Return the numbers of the nodes that drop something, with the tensors of which they do.
 
     What is drawn becomes factors of which some are zero, and a product with a tensor that is none of them drops.
     """
-    known, dropping = _known(model), dict[int, str]()
-    drawn, drawing = set[str](), list[int]()
+    known, dropping, drawn = _known(model), dict[int, str](), set[str]()
     for number, node in enumerate(model.graph.node):
         names = list(node.input)
         if node.op_type == "Dropout":
@@ -60,10 +136,9 @@ def _dropping(model: Any) -> tuple[dict[int, str], list[int]]:
             dropping |= {number: names[0]} if drops and np.any(ratio) else {}
         elif node.op_type in DRAWN or (node.op_type in MADE and _all_drawn(node, drawn, set(known))):
             drawn |= set(node.output)
-            drawing.append(number)
         elif node.op_type == "Mul" and len(drawn & set(names)) == 1:
             dropping[number] = names[0] if names[1] in drawn else names[1]
-    return dropping, drawing
+    return dropping
 
 
 def _all_drawn(node: Any, drawn: set[str], known: set[str]) -> bool:

@@ -27,7 +27,8 @@ BatchNormalization in training mode                     batchnorm
 Relu; Gelu; Tanh; Sigmoid and Mul                       relu; gelu (tanh form) or gelu_erf; tanh; silu
 Add, Mul of two tensors; Concat of channels, features   add, mul; concat
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
-Identity, Cast to a float, Dropout that drops nothing   nothing; `harness.train.onnx_dropout` has that which drops
+Identity, Cast to a float, Dropout that drops nothing   nothing
+Dropout; what `harness.train.onnx_dropout` knows        dropout
 Softmax, LogSoftmax as the last node                    nothing, and a warning: the loss has its own
 samples that are sequences                              `harness.train.onnx_tokens`: look-ups, attention, rotary, rms
 what works along the tokens of sequences                `harness.train.onnx_turned`: tokens are the pixels of a row
@@ -48,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
-from harness.train.onnx_dropout import without
+from harness.train.onnx_dropout import by_channel, without
 from harness.train.onnx_moved import MovedReader
 from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
@@ -135,7 +136,8 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 
 def _network(path: Path, model: Any, masked: Sequence[int], dropout: str) -> OnnxNetwork:
     """Return what the graph of a file says."""
-    model, left_out = without(model) if dropout == "ignore" else (model, [])
+    model, left_out = without(model, dropout) if dropout else (model, [])
+    model = by_channel(model)
     model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)

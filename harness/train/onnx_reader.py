@@ -24,6 +24,7 @@ from fabric.networks.graph.resample import SIZED, resampled
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
+from harness.train.onnx_dropout import LEAVES_OUT, WHOLE
 from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -1555,11 +1556,28 @@ class OnnxReader:
         self.values[node.output[0]] = x
 
     def _dropout(self, node: Any, x: FileTensor) -> None:
+        ratio = self._drops(node)
+        if not ratio:
+            self.values[node.output[0]] = x
+            return
+        drawn = tuple(self._of(node, WHOLE, x.shape))  # the numbers of a sample that are drawn have this shape
+        own = len(drawn) - next((k for k, n in enumerate(reversed(drawn)) if n != 1), len(drawn))
+        if drawn != x.shape and (len(drawn) != len(x.shape) or drawn[:own] != x.shape[:own] or x.last):
+            self._refuse(node, f"drops what belongs to {drawn} numbers of {x.shape} together: {LEAVES_OUT}")
+            return
+        more: dict[str, Any] = {"together": math.prod(x.shape[own:])} if drawn != x.shape else {}
+        if self._add_node(node, "dropout", x, ratio=ratio, **more):
+            self.values[node.output[0]] = x._replace(node=self.values[node.output[0]].node)
+
+    def _drops(self, node: Any) -> float:
+        """Return the share of the numbers that a node drops."""
         ratio = self.known.get(node.input[1], 0.5) if len(node.input) > 1 and node.input[1] else 0.5
         drops = self.known.get(node.input[2], True) if len(node.input) > 2 and node.input[2] else False
-        if drops and np.any(ratio):
-            self._refuse(node, 'dropout is not modelled: network.dropout = "ignore" leaves it out')
-        self.values[node.output[0]] = x
+        share = float(f"{float(np.max(ratio)):.7g}") if np.all(drops) else 0.0
+        if share >= 1:
+            self._refuse(node, f"drops all numbers: {LEAVES_OUT}")
+            return 0.0
+        return share
 
     def _rows(self, node: Any, x: FileTensor) -> None:
         """See a tensor otherwise: as features, in groups of channels, or as the image that it was."""

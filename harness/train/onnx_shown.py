@@ -14,6 +14,7 @@ import numpy as np
 
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
+from harness.train.onnx_dropout import LEAVES_OUT, WHOLE
 from harness.train.onnx_reader import LOST, FileTensor, OnnxReader, Origin
 from wse_core.errors import UnsupportedError
 
@@ -527,8 +528,9 @@ class ShownReader(OnnxReader):
         before = len(self.refused)
         if node.op_type == "Cast":
             self._cast(node, FileTensor("-", ()))
-        elif node.op_type == "Dropout":
-            self._dropout(node, FileTensor("-", ()))
+        elif node.op_type == "Dropout" and (ratio := self._drops(node)):
+            self._drop(node, ratio)
+            return True
         found = self.shown[node.input[0]]
         if self.left[node.input[0]] > 1 and isinstance(
             found, (Looked, PointwiseFunction)
@@ -537,6 +539,17 @@ class ShownReader(OnnxReader):
         if len(self.refused) == before:
             self._show(node.output[0], found)
         return True
+
+    def _drop(self, node: Any, ratio: float) -> None:
+        """Drop features of tokens."""
+        name = node.input[0]
+        if isinstance(self.shown[name], Scores):
+            self._refuse(node, f'drops shares of attention: {LEAVES_OUT}, "ignore-attention" this alone')
+        elif self._of(node, WHOLE, ()):
+            self._refuse(node, f"drops what belongs to several tokens together: {LEAVES_OUT}")
+        elif (found := self._all_features(name, node)) is not None:
+            made = self._add_node(node, "dropout", FileTensor(found[0], self.shapes[found[0]]), ratio=ratio)
+            self._show_rows(node.output[0], made, found[1])
 
     def _join(self, node: Any, names: list[str]) -> bool:
         """Put pieces of one tensor one behind the other."""

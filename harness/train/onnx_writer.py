@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS, LeakyRelu
+from fabric.networks.graph.dropout import ratio_of
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.resample import METHODS, SLOPE
 from fabric.networks.graph.tensors import INPUT
@@ -142,6 +143,7 @@ class OnnxWriter:
             "batchnorm": self._batch_norm,
             "shift": lambda node, given: self._shift(node, given, rows),
             "concat": lambda node, given: self._add("Concat", given, axis=1),
+            "dropout": self._dropout,
             "silu": lambda node, given: self._add("Mul", [given[0], self._add("Sigmoid", given)]),
             "gelu": lambda node, given: self._add("Gelu", given, approximate="tanh"),
             "gelu_erf": lambda node, given: self._add("Gelu", given, approximate="none"),
@@ -158,6 +160,14 @@ class OnnxWriter:
         if node.op not in writers:
             raise UnsupportedError(f"{node.name}: {node.op} is not written", where=self.path, feature="onnx")
         return writers[node.op](node, given)
+
+    def _dropout(self, node: Node, given: list[str]) -> str:
+        if node.size("together") > 1:
+            what = f"{node.name}: dropout of {node.size('together')} features together is not written"
+            raise UnsupportedError(what, where=self.path, feature="onnx")
+        names = f"{node.name}.ratio", f"{node.name}.training"
+        self.held |= zip(names, (np.array(ratio_of(node), np.float32), np.array(True)), strict=True)
+        return self._add("Dropout", [*given, *names])
 
     def _leaky(self, node: Node, given: list[str], share: float) -> str:
         return self._add("LeakyRelu", given, alpha=share)

@@ -57,6 +57,8 @@ SUPPORT: dict[str, Support] = {
             "rows",
             "columns",
             "factor",
+            "ratio",
+            "together",
             "shared",
             "shares",
             "image",

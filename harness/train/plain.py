@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.plain import PlainGraph
 from harness.config.options import place
 from harness.train.config import TrainConfig
@@ -124,7 +125,8 @@ class PlainTrainer(MasterLoop):
         """Let the whole batch pass at once."""
         if not self.model.network.over_batches:
             return self._part(self.data.batch(self.iteration), scale)
-        parts = [self._part(part, scale) for part in self.data.parts(self.iteration, self.config.train.accumulate)]
+        batches = enumerate(self.data.parts(self.iteration, self.config.train.accumulate))
+        parts = [self._part(part, scale, number * self.config.at_once) for number, part in batches]
         for parameter in self.parameters:
             if parameter.statistics is not None:
                 parameter.statistics.end()
@@ -135,8 +137,9 @@ class PlainTrainer(MasterLoop):
         right = None if self.config.targets else sum(part.right or 0 for part in parts)
         return BatchResult(loss, right, gradients, sum(p.labelled for p in parts))
 
-    def _part(self, samples: Sequence[tuple[np.ndarray, np.ndarray]], scale: float) -> BatchResult:
-        """Let samples pass at once, given by wafers."""
+    def _part(self, samples: Sequence[tuple[np.ndarray, np.ndarray]], scale: float, first: int = 0) -> BatchResult:
+        """Let samples pass at once, given by wafers; `first` is the number of the first one in the batch."""
+        self.model.draw = Draw(self.config.seed, self.iteration, first)
         x, labels = (np.concatenate(parts) for parts in zip(*samples, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, found = self.model.gradients(self._active(), x, labels, scale, self.config.train.label_smoothing)
@@ -153,6 +156,7 @@ class PlainTrainer(MasterLoop):
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         right, loss, start = 0, 0.0, 0
+        self.model.draw = None
         running = {p.name: p.statistics.running for p in self.parameters if p.statistics is not None}
         for block in blocks(inputs, self.config.data.sequence):
             logits = self.model.forward(self._active(), block, running)

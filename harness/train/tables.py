@@ -153,6 +153,15 @@ class NodeConfig:
     sides: tuple[int, ...] = option((), doc="of resample: rows and columns of the result, unless windows say them")
     rows: tuple[int, ...] = option((), doc="of resample, to pick: which row of pixels each is, from 0 on; -1: zeros")
     columns: tuple[int, ...] = option((), doc="of the same: which column each is")
+    ratio: float | None = option(
+        None,
+        doc="of dropout: share of the numbers that is dropped in an iteration; tests go without",
+        low=0.0,
+        high=1.0,
+    )
+    together: int | None = option(
+        None, doc="of dropout: so many neighbouring features are dropped together (default: 1)", low=1, high=10**7
+    )
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,
@@ -209,7 +218,10 @@ class NetworkConfig:
         (), doc="numbers of tokens that attention hides: no sequence consists of such ones alone"
     )
     dropout: str = option(
-        "", doc="of a file: ignore leaves its dropout out, which is refused otherwise", choices=("", "ignore")
+        "",
+        doc="of a file: ignore leaves its dropout out; ignore-attention that of attention alone, which is refused "
+        "otherwise",
+        choices=("", "ignore", "ignore-attention"),
     )
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
@@ -431,7 +443,7 @@ class TrainFile:
     """A `TrainFile` has the tables and keys of the file of ``wse train``."""
 
     network: NetworkConfig = option(doc="layers")
-    seed: int = option(0, doc="of the first weights", low=0, high=2**63 - 1)
+    seed: int = option(0, doc="of the first weights, and of dropout", low=0, high=2**63 - 1)
     wafers: int = option(1, doc="wafers that share a batch", low=1, high=1024)
     data: DataConfig = option(DataConfig(), doc="samples")
     mesh: MeshConfig = option(MeshConfig(), doc="PEs of each wafer")

@@ -45,7 +45,7 @@ def from_torch(
         padding too: ``(ids, mask)``, or both by the names of its arguments, as tokenizers give them.
     file : path-like, optional
         Where the ONNX file is written; one that is there is replaced.
-    dropout : {"", "ignore"}, optional
+    dropout : {"", "ignore", "ignore-attention"}, optional
         As `harness.train.tables.NetworkConfig` has it.
     **tables
         As `harness.train.config.TrainConfig.of` takes them, without ``network``, or with keys of it besides the file.
@@ -140,9 +140,14 @@ def _say_more(module: Any, path: Path) -> None:
         for name in names if kept else ():
             if name != kept:
                 model.metadata_props.add(key=f"{OTHER_NAME}{name}", value=kept)
+    drops = "wse.drops"
     for node in model.graph.node:
+        if node.op_type == "Dropout" and len(node.input) == 2:  # of attention, which never says that it is trained
+            node.input.append(drops)
         if node.op_type == "BatchNormalization" and not any(item.name == "training_mode" for item in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
+    if any(drops in node.input for node in model.graph.node):
+        model.graph.initializer.append(onnx.helper.make_tensor(drops, onnx.TensorProto.BOOL, (), [True]))
     with atomic_file(path) as stream:
         stream.write(model.SerializeToString())
 

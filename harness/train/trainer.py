@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.networks.graph.dropout import Draw
 from harness.config.machine import numbers_of
 from harness.train import clock_state
 from harness.train.config import TrainConfig
@@ -120,7 +121,8 @@ class Trainer(MasterLoop):
         for number, samples in enumerate(batches, 1):
             smoothing = self.config.train.label_smoothing
             shards = [(self.encode(x.T), self.encode(self._wanted(y, smoothing).T)) for x, y in samples]
-            parts.append(system.train(shards, scale, number == len(batches), whole))
+            draw = Draw(self.config.seed, self.iteration, (number - 1) * self.config.at_once)
+            parts.append(system.train(shards, scale, number == len(batches), whole, draw))
             labels = np.concatenate([y for _, y in samples])
             labelled += self._labelled(labels)
             right.append(self._told_right(self.arithmetic.decode(system.logits()).T, labels))

@@ -223,6 +223,9 @@ class GraphFollower(PhaseFollower):
     def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
 
+    def numbered(self, tensor: NetworkTensor, name: str, together: int = 1) -> None:
+        self._blocks(self.plan.layout(tensor).counts, [(name, 0)])
+
     def owned(self, tensor: NetworkTensor, name: str) -> None:
         counts, node = self.plan.layout(tensor).counts, self.step.node
         rows, taken = rows_of(node.size("sequence"), self.resident.tokens), np.zeros(int(counts.max()) + 1)

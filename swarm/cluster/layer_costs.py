@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from fabric.kernels.streamed.gradient import SKIP, TURNED
 from fabric.kernels.streamed.placement import chunks
 from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.dropout import KEYS
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -162,6 +163,13 @@ class PhaseFollower(StepWriter):
     def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         self.columns.spend(np.diff(chunks(tensor.rows // unit, self.mesh.width)) * self.tasks.alone(*names))
         self.words += len(names) * tensor.rows // unit
+
+    def numbered(self, tensor: NetworkTensor, name: str, together: int = 1) -> None:
+        raise UnsupportedError(f"{tensor.name}: the layer-level model does not follow {name}", feature=name)
+
+    def drawn(self, place: int) -> None:
+        for _ in range(KEYS):
+            self.tell(drop_key=0)
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         self._refuse(step)

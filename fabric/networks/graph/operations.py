@@ -23,6 +23,7 @@ transposed      `fabric.networks.graph.transposed`                              
 shift           `fabric.networks.graph.shift`                                                           -
 scale           y = r(g x)                                  dx = r(g dy), dg = sum_t dy x               x
 multiple        y = r(c x)                                  dx = r(c dy)                                -
+dropout         `fabric.networks.graph.dropout`                                                         -
 groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
 channelnorm     `fabric.networks.graph.channel_norm`                                                    u, 1 / sqrt
 headrms         `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
@@ -115,6 +116,8 @@ class NetworkOperation:
         A layout puts it into the network that a row of PEs works on; no other network has it.
     over_batch : bool
         Sums over all samples of all wafers make a round trip to the memory service, which keeps running statistics.
+    training : bool
+        It does nothing but in training.
     keeps : tuple of (letter, per, format)
         Arrays kept from forward to back: the letter that begins their names, a row per ``feature``, per ``unit`` of
         features, or one per ``token`` alone, ``half`` or ``f32``.
@@ -137,6 +140,7 @@ class NetworkOperation:
     matrix: ClassVar[bool] = False
     inner: ClassVar[bool] = False
     over_batch: ClassVar[bool] = False
+    training: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}
 

@@ -17,6 +17,7 @@ from wse_core import numerics
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fabric.networks.graph.dropout import Draw
     from fabric.networks.graph.network import Network
     from wse_core.numerics import Stored
 
@@ -37,7 +38,14 @@ class PlainArithmetic:
         Exponent bias of cb16.
     ftz : bool
         Flush subnormals.
+
+    Attributes
+    ----------
+    draw : Draw or None
+        What dropout goes by; None: it does nothing.
     """
+
+    draw: Draw | None = None
 
     def __init__(self, fmt: str = "f16", bias: int = numerics.BIAS_DEFAULT, ftz: bool = False) -> None:
         if fmt not in PLAIN_FORMATS:

@@ -46,6 +46,8 @@ def schedule(network: Network, kind: str, done: Container[str] | None = None) ->
         if row.in_place and not network.in_place(node):
             steps.append(NetworkStep(replace(node, op=ADD), "copy", given, (y,)))
             given = (y,)
+        if kind == "test" and row.training:
+            continue
         direction = "known" if kind == "test" and row.over_batch else "forward"
         steps.append(NetworkStep(node, direction, given, (y,), parameter))
     if kind == "test":

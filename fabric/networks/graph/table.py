@@ -8,6 +8,7 @@ from fabric.networks.graph.batch_norm import BatchNorm
 from fabric.networks.graph.channel_norm import ChannelNorm
 from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
+from fabric.networks.graph.dropout import Dropout
 from fabric.networks.graph.gather import GatherStrips
 from fabric.networks.graph.group_norm import GroupNorm, HeadRms
 from fabric.networks.graph.operations import (
@@ -52,6 +53,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         ChannelShift(),
         ChannelScale(),
         Multiple(),
+        Dropout(),
         GroupNorm(),
         ChannelNorm(),
         HeadRms(),

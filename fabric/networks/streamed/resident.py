@@ -28,6 +28,7 @@ from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient
 from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
 from fabric.networks.graph.attention import kv_heads_of
+from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
@@ -41,6 +42,7 @@ from fabric.networks.streamed.operations.attention import head_of, scores_of, sh
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
+from fabric.networks.streamed.operations.dropout import NUMBERS
 from fabric.networks.streamed.operations.gaps import zeros_pay
 from fabric.networks.streamed.operations.gradients import copies, lacks_room, rows_pay, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
@@ -187,6 +189,8 @@ class Resident:
         padded = padded_rows(network, self.width)
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
+        if drops_of(network.nodes):
+            self.plan.arrays[NUMBERS] = PlannedArray(1)
         averaged = [node for node in network.nodes if node.op == "tokenmean"]
         if any(rows_of(node.size("sequence"), self.tokens) > 1 for node in averaged):
             most = max(self.plan.layout(network.tensors[node.name]).most for node in averaged)
@@ -553,13 +557,15 @@ class Resident:
         Parameters
         ----------
         name : str
-            As of `tiles`.
+            As of `tiles`; or ``numbers``, of samples whole.
         values : ndarray of uint16, shape (features, samples)
         """
         rows, channels = self.strips.rows, self.strips.channels.get(INPUT)
         if name == "labels":
             striped = on_strips(self.inner.nodes[-1])
             channels = self.strips.channels[self.network.logits.name] if striped else None
+        elif name == NUMBERS:
+            channels = None
         parts = values.reshape(len(values) if channels is None else channels, 1, -1, self.height // rows, self.tokens)
         if channels is not None:
             shape = *parts.shape[:1], rows, parts.shape[2] // rows, *parts.shape[3:]

@@ -52,6 +52,8 @@ class Script:
         that are made of what comes back.
     asked : list of int
         Gradients of each parameter.
+    drawn : int, optional
+        So many values more, behind all others, are drawn for each pass.
 
     Attributes
     ----------
@@ -74,10 +76,10 @@ class Script:
         losses, and sums of a normalisation.
     """
 
-    def __init__(self, columns: int, sizes: Sequence[int], asked: Sequence[int]) -> None:
+    def __init__(self, columns: int, sizes: Sequence[int], asked: Sequence[int], drawn: int = 0) -> None:
         self.columns = columns
         self.offsets = np.concatenate([[0], np.cumsum(asked)]).astype(np.int64)
-        self._values = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._values, self._drawn = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), drawn
         self._words: list[Any] = [[] for _ in range(columns)]
         self._control: list[Any] = [[] for _ in range(columns)]
         self._slots: list[Any] = [[] for _ in range(columns)]
@@ -211,7 +213,8 @@ class Script:
         """
         values = int(self._values[len(self.offsets) - 1])
         carries = [(of >= 0) & (of < values) for of in (self.sources, self.seconds)]
-        weights, made = int((carries[0] | carries[1]).sum()), int((self.sources > values).sum())
+        weights = int((carries[0] | carries[1]).sum())
+        made = int(((self.sources > values) & (self.sources < self._values[-1])).sum())
         asked = int(
             np.count_nonzero(np.bincount(self.asking[self.asking >= 0]))
         )  # np.unique loads a package of its own

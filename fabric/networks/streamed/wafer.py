@@ -12,6 +12,7 @@ from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.host.result import RunResult
 from fabric.host.running import Progress
+from fabric.networks.streamed.operations.dropout import NUMBERS
 from fabric.networks.streamed.resident import Resident
 from wse_core.formats import Arithmetic
 
@@ -58,7 +59,7 @@ class Wafer:
         self.fabric = Fabric(resident.layout, backend)
         self.fabric.run()
 
-    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16]) -> None:
+    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16], first: int = 0) -> None:
         """Place a batch in the SRAM of the PEs.
 
         Parameters
@@ -68,11 +69,16 @@ class Wafer:
         labels : ndarray of uint16, shape (features of the logits, samples)
             Bit patterns of the wanted probabilities; all zero for a token, or pixel, without a label.  Or of targets;
             not numbers for a token without.
+        first : int, optional
+            Number of the first sample among those of the whole batch.
         """
         r = self.resident
         ones = r.tiles("a0", inputs)
         ones[..., : r.tokens] = r.one
         self.fabric.write("a0", ones)
+        if NUMBERS in r.arrays:
+            numbers = r.by_row(NUMBERS, np.arange(first, first + r.samples, dtype=np.uint16)[None])
+            self.fabric.write(NUMBERS, np.tile(numbers.reshape(r.height, 1, -1), (1, r.width, 1)))
         there = np.ones(labels.shape, bool)
         if r.network.some:
             there = labels != 0

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.graph.batch_norm import NUMBERS
+from fabric.networks.graph.dropout import KEYS, drops_of
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
@@ -117,7 +118,9 @@ class _Words(StepWriter):
         channels = [tensor.columns for tensor in tables]
         self.sums = resident.width + 2 * np.cumsum([0, *channels])  # places of sums, behind those of the losses
         sizes = [*(p.pattern.count for p in parameters), 1, *(2 * len(NUMBERS) * count for count in channels)]
-        self.script = Script(resident.width, sizes, [p.gradient_pattern.count for p in parameters])
+        self.keys = len(sizes)  # the number of what carries what dropout goes by
+        drawn = KEYS * len(drops_of(self.plan.network.nodes))
+        self.script = Script(resident.width, sizes, [p.gradient_pattern.count for p in parameters], drawn)
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -137,6 +140,20 @@ class _Words(StepWriter):
         for column, count in enumerate(self.plan.layout(tensor).counts):
             payload = np.tile(block, count // unit)
             self.script.words(column, payload, np.ones(len(payload), bool))
+        self.script.turn()
+
+    def numbered(self, tensor: NetworkTensor, name: str, together: int = 1) -> None:
+        layout = self.plan.layout(tensor)
+        for column in range(self.script.columns):
+            payload = self.word(name, layout.column(column) // together)
+            self.script.words(column, payload, np.ones(len(payload), bool))
+        self.script.turn()
+
+    def drawn(self, place: int) -> None:
+        payload, all_of_them = np.repeat(self.word("drop_key", 0)[None], KEYS), np.arange(KEYS)
+        for column in range(self.script.columns):
+            entries = KEYS * place + all_of_them
+            self.script.words(column, payload, np.ones(KEYS, bool), all_of_them, self.keys, entries)
         self.script.turn()
 
     def owned(self, tensor: NetworkTensor, name: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import wanted_of
@@ -28,6 +29,11 @@ from memx.parameter import Parameter
 from tests.examples import examples, mixed
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
+
+
+def share(ratio):
+    """Return the bits of a share in f32, as nodes have it."""
+    return int(np.float32(ratio).view(np.uint32))
 
 
 class Built:
@@ -69,6 +75,10 @@ class Built:
             return
         if kind == "mean":
             self.at = self.node(f"{group}.tokenmean", "tokenmean", x, sequence=self.sequence)
+            return
+        if kind == "drop":
+            sizes = {"ratio": share(0.1 + 0.2 * (n % 4)), "number": number, "together": n if number == 2 else 1}
+            self.at = self.node(f"{group}.dropout", "dropout", x, **sizes)
             return
         if kind == "twice":
             self.at = self.node(f"{group}.add", "add", x, x)
@@ -136,6 +146,7 @@ class Ran:
 
     def expected(self, scale=1.0):
         """Return gradients and losses of the oracle."""
+        self.oracle.keys = self.coordinator.keys
         self.oracle.forward(self.inputs, self.coordinator.parameters)
         losses, delta = self.oracle.loss(self.labels, scale)
         return np.concatenate([*self.oracle.backward(delta), losses])
@@ -153,7 +164,10 @@ class Ran:
 @st.composite
 def graphs(
     draw,
-    kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "centred", "twice", "square", "self", "mean"),
+    kinds=(
+        *("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "centred", "twice", "square", "self", "mean"),
+        "drop",
+    ),
 ):
     """Draw a network, and the tokens of a PE."""
     heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 6))
@@ -265,6 +279,7 @@ def differentiate(network, samples, seed):
     """Compare plain gradients with finite differences."""
     rng = np.random.default_rng(seed)
     model = PlainGraph(network, "f64")
+    model.draw = Draw(seed)  # what is dropped stays the same
     values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
     shape = (samples, network.label_pixels) if network.label_image else (samples,)
     x, y = rng.standard_normal((samples, network.inputs)), rng.integers(-network.some, network.classes, shape)
@@ -303,7 +318,9 @@ def approximate(ran, seed):
 
     def numbers(values, x):
         """Return all gradients, then the loss, in float64."""
-        loss, gradients = PlainGraph(network, "f64").gradients(values, x, ran.y)
+        model = PlainGraph(network, "f64")
+        model.draw = ran.coordinator.draw
+        loss, gradients = model.gradients(values, x, ran.y)
         return np.concatenate([*(gradients[name].ravel() for name in names), [loss]])
 
     def shaken(array):

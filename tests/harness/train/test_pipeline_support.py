@@ -76,12 +76,25 @@ WRONG = {
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
                 {"name": "m", "op": "multiple", "factor": 0.5},
                 {"name": "s", "op": "scale", "shared": 1, "fixed": True},
+                {"name": "d", "op": "dropout", "ratio": 0.5, "together": 2},
                 {"name": "c", "op": "linear", "outputs": 10},
             ],
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled", "factor", "shared", "shares", "image", "fixed", "fixed_outputs"),
+            *(
+                "base",
+                "turned",
+                "scaled",
+                "factor",
+                "ratio",
+                "together",
+                "shared",
+                "shares",
+                "image",
+                "fixed",
+                "fixed_outputs",
+            ),
         )
     },
     **{

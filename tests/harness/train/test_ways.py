@@ -456,6 +456,8 @@ KEYS = {
     "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
     "network.nodes.fixed_outputs": (nodes(), nodes(",fixed_outputs=[1]")),
     "network.nodes.fixed": (nodes(), nodes(",fixed=true")),
+    "network.nodes.ratio": (multiplied("dropout", ",ratio=0.5"), multiplied("dropout", ",ratio=0.75")),
+    "network.nodes.together": (multiplied("dropout", ",ratio=0.5"), multiplied("dropout", ",ratio=0.5,together=4")),
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
     "network.nodes.method": (resampled(), resampled(method="corners")),
     "network.nodes.sides": (resampled(), resampled("[5,3]")),

@@ -137,6 +137,7 @@ GATED = Named(
         {"op": "resample", "method": "mean", "kernel": 2, "padding": 1},
         {"op": "scale"},
         {"op": "multiple", "factor": 0.3},
+        {"op": "dropout", "ratio": 0.25, "together": 24},
         {"op": "avgpool", "kernel": 4},
         {"op": "linear", "outputs": 4},
     ),
@@ -199,7 +200,7 @@ def small(op):
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
     if op == "headrms":
         return GraphCase(HEADS, 2, 1, 8)
-    if op in ("upsample", "resample", "scale", "multiple"):
+    if op in ("upsample", "resample", "scale", "multiple", "dropout"):
         return GraphCase(GATED, 2, 1, 2)
     if op == "gather":
         return GraphCase(Striped((1, 4, 4), (ConvolutionStage(4), ConvolutionStage(2)), 3), 1, 2, 2)

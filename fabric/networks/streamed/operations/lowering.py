@@ -64,6 +64,17 @@ class StepWriter(ABC):
         """Send commands to every column, once per feature, or `unit` features, of a tensor that it owns."""
 
     @abstractmethod
+    def numbered(self, tensor: NetworkTensor, name: str, together: int = 1) -> None:
+        """Send a command to every column, once per feature of a tensor that it owns: data = its number in the network.
+
+        Of `together` neighbouring features all have the number of such a group.
+        """
+
+    @abstractmethod
+    def drawn(self, place: int) -> None:
+        """Send ``drop_key`` with each key that the memory service draws for a dropout, from 0 on in the network."""
+
+    @abstractmethod
     def owned(self, tensor: NetworkTensor, name: str) -> None:
         """Send a command to every column: data = how many features of a tensor it owns."""
 

@@ -12,6 +12,7 @@ from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.channels import BATCH_NORM, CHANNEL_NORM, GROUP_NORM, MULTIPLE, SCALE, SHIFT
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
+from fabric.networks.streamed.operations.dropout import DROPOUT
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
@@ -41,6 +42,7 @@ STREAMED: dict[str, Lowering] = {
     "shift": SHIFT,
     "scale": SCALE,
     "multiple": MULTIPLE,
+    "dropout": DROPOUT,
     "groupnorm": GROUP_NORM,
     "channelnorm": CHANNEL_NORM,
     "batchnorm": BATCH_NORM,

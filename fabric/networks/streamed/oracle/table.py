@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from fabric.networks.streamed.oracle import (
     rotary,
     token_mean,
 )
+from fabric.networks.streamed.oracle.dropout import dropped
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -35,6 +37,8 @@ class StreamedArithmetic(MeshArithmetic):
 
     network: Network
     test = False
+    keys: Mapping[str, Halves] = MappingProxyType({})
+    first = 0
 
 
 def _tensors(a: StreamedArithmetic, node: Node) -> tuple[NetworkTensor, NetworkTensor]:
@@ -69,6 +73,10 @@ def _slope(a: StreamedArithmetic, node: Node, delta: Halves, slopes: Halves, wei
     return a.half.call("mul", slopes, delta), None
 
 
+def _dropped(a: StreamedArithmetic, node: Node, rows: Halves) -> Halves:
+    return rows if a.test else dropped(a, node, rows, a.keys, a.first)
+
+
 FORWARD: dict[str, Callable[..., Any]] = {
     "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
     "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
@@ -85,6 +93,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "shift": images.shifted,
     "scale": images.scaled,
     "multiple": lambda a, node, x, weights: (images.multiplied(a, node, x), None),
+    "dropout": lambda a, node, x, weights: (_dropped(a, node, x), None),
     "groupnorm": images.normalised,
     "channelnorm": lambda a, node, x, weights: channel_norm.forward(a, _tensors(a, node)[1], x, weights),
     "headrms": images.normalised_heads,
@@ -119,6 +128,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "shift": images.shifted_back,
     "scale": images.scaled_back,
     "multiple": lambda a, node, delta, kept, weights: (images.multiplied(a, node, delta), None),
+    "dropout": lambda a, node, delta, kept, weights: (_dropped(a, node, delta), None),
     "groupnorm": images.normalised_back,
     "channelnorm": lambda a, node, delta, kept, weights: channel_norm.back(
         a, _tensors(a, node)[1], delta, kept, weights

@@ -41,6 +41,10 @@ class StreamedOracle(StreamedArithmetic):
     ----------
     results : dict[str, ndarray of uint16], shape (features, samples)
         Of each node, after `forward`; ``input`` is the samples.
+    keys : dict[str, ndarray of uint16]
+        Of each dropout; without, none may be calculated but in tests.
+    first : int
+        Number in the batch of the first token.
     gradients : dict[str, ndarray of uint32]
         Of each parameter, as far as the way back has come; as f32 bits.
     """
