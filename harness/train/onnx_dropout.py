@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.kit.modules import need
 
-__all__ = ["CHOICES", "LEAVES_OUT", "WHOLE", "by_channel", "without"]
+__all__ = ["CHOICES", "LEAVES_OUT", "WHOLE", "by_channel", "known_of", "without"]
 
 CHOICES = "", "ignore", "ignore-attention"
 """Configurations may have these values of ``network.dropout``."""
@@ -69,7 +69,7 @@ def _shares(model: Any) -> set[str]:
 
 def by_channel(model: Any) -> Any:
     """Return a model in which a product with ones and zeros that were drawn for whole channels is a node `Dropout`."""
-    known, makers = _known(model), {name: node for node in model.graph.node for name in node.output}
+    known, makers = known_of(model), {name: node for node in model.graph.node for name in node.output}
     helper, numpy_helper = (need(f"onnx.{one}", "a network from an .onnx file") for one in ("helper", "numpy_helper"))
     found: dict[int, tuple[str, list[int], float]] = {}
     for number, node in enumerate(model.graph.node):
@@ -127,7 +127,7 @@ def _dropping(model: Any) -> dict[int, str]:
 
     What is drawn becomes factors of which some are zero, and a product with a tensor that is none of them drops.
     """
-    known, dropping, drawn = _known(model), dict[int, str](), set[str]()
+    known, dropping, drawn = known_of(model), dict[int, str](), set[str]()
     for number, node in enumerate(model.graph.node):
         names = list(node.input)
         if node.op_type == "Dropout":
@@ -147,7 +147,7 @@ def _all_drawn(node: Any, drawn: set[str], known: set[str]) -> bool:
     return bool(names & drawn) and names - drawn <= known
 
 
-def _known(model: Any) -> dict[str, np.ndarray]:
+def known_of(model: Any) -> dict[str, np.ndarray]:
     """Return the constants of a graph by name."""
     numpy_helper, helper = (need(f"onnx.{one}", "a network from an .onnx file") for one in ("numpy_helper", "helper"))
     known = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}

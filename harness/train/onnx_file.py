@@ -55,6 +55,7 @@ from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
 from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
 from harness.train.onnx_repeats import once
+from harness.train.onnx_strided import in_one_piece
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_turned import TurnedReader, may_turn
 from harness.train.onnx_writer import OnnxWriter
@@ -138,7 +139,7 @@ def _network(path: Path, model: Any, masked: Sequence[int], dropout: str) -> Onn
     """Return what the graph of a file says."""
     model, left_out = without(model, dropout) if dropout else (model, [])
     model = by_channel(model)
-    model = put_together(once(model))
+    model = put_together(once(in_one_piece(model)))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
     made: list[OnnxReader] = [TokenReader(path, model, masked) if tokens else MovedReader(path, model)]

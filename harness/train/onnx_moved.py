@@ -6,7 +6,7 @@ to the network until another node takes the result.  Then it is looked at where 
 
 =====================================================================  ==============================================
 rows and columns of pixels are others, the same of all channels        resample (``pick``)
-channels are others                                                    convolution of single pixels, not trained
+channels are others, or zeros                                          convolution of single pixels, not trained
 channels are pixels of windows side by side, of whatever channels      convolution of such windows, not trained
 windows side by side are pixels of channels                            transposed, not trained
 features are others                                                    linear, not trained
@@ -107,19 +107,22 @@ def _picked(places: Places, given: tuple[int, ...]) -> Moves | None:
     """Return rows and columns that are picked of all channels, and which channel each is of; None if that is not so."""
     channels, height, width = given
     there = places >= 0
-    if not there.any((1, 2)).all():
+    full = np.asarray(there.any((1, 2)))  # the others are zeros, and whole channels of them
+    if not full.any():
         return None
     of = np.where(there, places // (height * width), -1).max((1, 2))
     inside = np.where(there, places - of[:, None, None] * height * width, -1)
-    first = inside[0]
-    if (inside != first).any() or first.max() >= height * width:
+    first = inside[full][0]
+    if (inside[full] != first).any() or first.max() >= height * width:
         return None
     rows = np.where(first >= 0, first // width, -1).max(1)
     columns = np.where(first >= 0, first % width, -1).max(0)
     both = (rows >= 0)[:, None] & (columns >= 0)
     if (np.where(both, rows[:, None] * width + columns, -1) != first).any():
         return None
-    filters = None if np.array_equal(of, np.arange(channels)) else np.eye(channels)[of][:, :, None, None]
+    filters = (
+        None if np.array_equal(of, np.arange(channels)) else (np.eye(channels)[of] * full[:, None])[:, :, None, None]
+    )
     stay = np.array_equal(rows, np.arange(height)) and np.array_equal(columns, np.arange(width))
     picked = ((), ()) if stay else (tuple(rows.tolist()), tuple(columns.tolist()))
     return Moves(*picked, filters)

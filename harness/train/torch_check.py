@@ -126,7 +126,7 @@ def _of_module(
         labels = labels.reshape(len(labels), -1)
     elif read.alone:
         every = np.full((len(labels), read.sequence), -1)
-        every[:, 0 if read.alone == "first" else -1] = labels
+        every[:, 0 if read.alone == "first" else -1] = labels.reshape(len(labels))  # of (samples, 1) too
         labels = every
     return float(loss.detach()), found, labels if read.planes else labels.ravel()
 

@@ -111,6 +111,11 @@ MOVES = {
     "parts the other way round": (split("p1", "p0"), ["convolution"]),
     "a part twice": (split("p1", "p1"), ["convolution"]),
     "gathered": ([node("Gather", "a", "m", [3, 1, 0, 0, 2], axis=1)], ["convolution"]),
+    "zeros beside channels": ([node("Pad", "a", "m", [0, 1, 0, 0, 0, 2, 0, 0])], ["convolution"]),
+    "every second and zeros beside": (
+        [cut("r", 2, 0, step=2), cut("q", 3, 0, step=2, given="r"), node("Pad", "q", "m", [0, 1, 0, 0, 0, 1, 0, 0])],
+        ["resample", "convolution"],
+    ),
     "two of four and cropped": ([cut("c", 1, 1, 3), cut("m", 2, 2, given="c")], ["resample", "convolution"]),
     "a part of each": (
         [

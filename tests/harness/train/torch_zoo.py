@@ -358,6 +358,8 @@ TRAINED = {
     **SEQUENCES,
     **TURNED,
     "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
+    "pooled last": (IMAGE, "", lambda torch: _pooled_last(torch.nn)),
+    "by neighbours": (IMAGE, "", lambda torch: _by_neighbours(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
@@ -514,6 +516,32 @@ def _waved(nn, torch, how):
             return self.head(x + torch.einsum("bhqk,bkhd->bqhd", shares, v).flatten(2))
 
     return Waved()
+
+
+def _pooled_last(nn):
+    """Means of images that lie with their channels last, which are taken by strides: the end of a ConvNeXt."""
+
+    class Last(nn.LayerNorm):
+        def forward(self, x):
+            return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    begin = nn.Conv2d(1, 6, 2, 2), Last(6, eps=1e-6), nn.Conv2d(6, 6, 3, padding=1, groups=6)
+    return nn.Sequential(*begin, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5))
+
+
+def _by_neighbours(nn, torch):
+    """A gate of channels that is convolved along them (efficient channel attention)."""
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool, self.conv = nn.AdaptiveAvgPool2d(1), nn.Conv1d(1, 1, 3, padding=1, bias=False)
+
+        def forward(self, x):
+            y = self.conv(self.pool(x).squeeze(-1).transpose(-1, -2)).transpose(-1, -2).unsqueeze(-1)
+            return x * torch.sigmoid(y).expand_as(x)
+
+    return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), Gate(), nn.Flatten(), nn.Linear(384, 5))
 
 
 def _by_instance(nn):
