@@ -44,6 +44,7 @@ from swarm.cluster.columns import Columns
 from swarm.cluster.programs import TaskCosts, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import UnsupportedError
+from wse_core.formats import Arithmetic
 
 __all__ = [
     "FOLLOWED",
@@ -139,6 +140,7 @@ class PhaseFollower(StepWriter):
         self.layers, self.mesh, self.form = layers, mesh, form
         network, numbers = _network(layers, below)
         self.plan, self.phases = MemoryPlan(network, mesh.width), _phases(network, numbers)
+        self.half = Arithmetic.of(mesh.machine, network.dtype)
         self.tasks: TaskCosts = tasks_of(layers, tokens, mesh, form)
         self.columns = Columns(mesh.machine, mesh.width, tokens, min(mesh.width, layers[0].outputs) - 1)
         self.words = self.numbers = self.number = 0

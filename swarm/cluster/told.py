@@ -64,7 +64,7 @@ class ToldPrices:
         if STRIP in image.symbols:
             given[STRIP] = 1  # with neighbours on both sides, if there are so many
         if CONSTANTS in image.symbols:
-            given[CONSTANTS] = constants_of(resident.inner, resident.tokens)[0]
+            given[CONSTANTS] = constants_of(resident.inner, resident.tokens, resident.half)[0]
         if resident.network.keep_output:
             given |= order_of(resident.plan, column)
         self._pricer = Pricer(image, resident.machine, given)

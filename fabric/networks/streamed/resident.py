@@ -56,6 +56,7 @@ from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.networks.streamed.operations.token_mean import SUMS
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
+from wse_core.formats import Arithmetic
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
@@ -106,6 +107,8 @@ class Resident:
         Control task id of each command of the network.
     tokens : int
         Samples of a PE.
+    half : Arithmetic
+        Of weights and activations.
     turned : frozenset of str
         Parameters, as above.
     arrays : dict[str, int]
@@ -137,6 +140,7 @@ class Resident:
         self.strips = strips_of(network)
         self._check_rows(samples, height)
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
+        self.half = Arithmetic.of(machine, network.dtype)
         pairs = any(node.op == "linear" for node in network.nodes)  # filters never go out in pairs
         self.tokens, self.form = samples * self.strips.rows // height, form if pairs else "steps"
         network = self.inner
@@ -402,7 +406,7 @@ class Resident:
     @property
     def one(self) -> int:
         """The number 1 has these bits in the format of the activations."""
-        return 0x3C00 if self.network.dtype == "f16" else self.machine["num.cb16_bias"] << 9
+        return int(self.half.encode(1.0))
 
     # --- programs -----------------------------------------------------------------------------------------------------
 

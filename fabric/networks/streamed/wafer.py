@@ -14,7 +14,6 @@ from fabric.host.result import RunResult
 from fabric.host.running import Progress
 from fabric.networks.streamed.operations.dropout import NUMBERS
 from fabric.networks.streamed.resident import Resident
-from wse_core.formats import Arithmetic
 
 __all__ = ["Pass", "Wafer"]
 
@@ -83,7 +82,7 @@ class Wafer:
         if r.network.some:
             there = labels != 0
             if not r.network.loss.judges:
-                there = ~np.isnan(Arithmetic.of(r.machine, r.network.dtype).decode(labels))
+                there = ~np.isnan(r.half.decode(labels))
                 there = np.broadcast_to(there.all(0), labels.shape)
             classes = r.by_row("labels", there).reshape(-1, r.inner.label_pixels, r.height, r.tokens)
             rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.height, 1, -1)

@@ -89,6 +89,7 @@ class _Words(StepWriter):
 
     def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter]) -> None:
         self.resident, self.plan, self.ids = resident, resident.plan, resident.ids
+        self.half = resident.half
         tensors = resident.inner.parameters
         self.numbers = {tensor.name: number for number, tensor in enumerate(tensors)}
         self.parameters = dict(zip(self.numbers, parameters, strict=True))

@@ -16,7 +16,7 @@ from fabric.networks.graph.strips import strips_of
 from fabric.networks.streamed.operations.blocks import NORTH, SOUTH
 from fabric.networks.streamed.resident import Resident
 from tests.examples import examples
-from tests.fabric.networks.test_graphs import Ran, approximate, on_both
+from tests.fabric.networks.test_graphs import NUMBERS, Ran, approximate, on_both
 from tests.fabric.networks.test_images import Images, exact, fitting
 from wse_core.encoding import DIRS
 from wse_core.errors import ConfigError, UnsupportedError
@@ -119,13 +119,14 @@ def grown(draw, built, op):
     form=st.sampled_from(["steps", "both"]),
     turned=st.sampled_from([None, "none", "all"]),
     scale=st.sampled_from([1.0, 2.0**6]),
+    numbers=st.sampled_from(NUMBERS),
     seed=st.integers(0, 99),
 )
-def test_networks_on_strips_are_bit_exact(network, width, groups, samples, form, turned, scale, seed):
+def test_networks_on_strips_are_bit_exact(network, width, groups, samples, form, turned, scale, numbers, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass."""
     fitting(network, width)
     names = turned and [tensor.name for tensor in network.parameters if turned == "all"]
-    exact(Ran(network, width, groups * network.image_rows, samples, seed, form, names), scale)
+    exact(Ran(network, width, groups * network.image_rows, samples, seed, form, names, numbers), scale)
 
 
 @examples(5)

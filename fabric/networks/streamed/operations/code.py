@@ -34,6 +34,7 @@ from fabric.networks.streamed.operations.shapes import ProgramShapes
 from fabric.networks.streamed.operations.strips import StripTasks
 from fabric.program import functions
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.blocks import BlockTasks
@@ -142,6 +143,11 @@ class ProgramCode:
         self.joining = [part for joins, part in parts if joins]
         self.functions = functions.Emit(p, tokens * network.label_pixels)
         self.functions.count = tokens
+
+    @cached_property
+    def half(self) -> Arithmetic:
+        """Constants in memory are numbers of this format of 16 bits."""
+        return Arithmetic.of(self.p.machine, self.network.dtype)
 
     @cached_property
     def gamma(self) -> Reg:

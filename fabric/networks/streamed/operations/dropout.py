@@ -21,7 +21,6 @@ from fabric.networks.graph.dropout import KEYS, drops_of, level_of, ratio_of
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
-from wse_core.formats import Arithmetic
 
 __all__ = ["DROPOUT", "NUMBERS"]
 
@@ -57,7 +56,7 @@ class DropoutTasks:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        nodes, half = drops_of(code.network.nodes), Arithmetic.of(p.machine, code.network.dtype)
+        nodes, half = drops_of(code.network.nodes), code.half
         self.keys = p.array("keys", KEYS + 1, "u16")
         factors = [int(half.encode(1 / (1 - ratio_of(node)))) for node in nodes]
         self.levels = p.array("levels of dropout", len(nodes), "u16", init=[level_of(node) for node in nodes])

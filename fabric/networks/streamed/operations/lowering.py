@@ -15,6 +15,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.strips import counts_once, on_strips
 from fabric.networks.graph.tensors import NetworkTensor
+from wse_core.formats import Arithmetic
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
@@ -38,9 +39,12 @@ class StepWriter(ABC):
         Arrays and layouts of the network.
     trains : bool
         A way back follows.
+    half : Arithmetic
+        Constants in words are numbers of this format of 16 bits.
     """
 
     plan: MemoryPlan
+    half: Arithmetic
     trains = True
     _once: int | None = None
 

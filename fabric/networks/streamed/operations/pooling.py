@@ -25,8 +25,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fabric.asm.operands import Dsr, Var
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
@@ -35,7 +33,6 @@ from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, PoolShape, shape_number, shapes_of
-from wse_core import numerics
 
 if TYPE_CHECKING:
     pass
@@ -126,8 +123,8 @@ def _larger(step: NetworkStep) -> Window:
 
 def _border(w: StepWriter, name: str, rows: str) -> None:
     """Write what is outside of the planes, and where those lie that get a border."""
-    outside = numerics.encode(-math.inf if name.startswith("pool_max") else 0.0, w.plan.network.dtype)
-    w.tell(pool_blank=int(np.asarray(outside)), source=rows)
+    outside = w.half.encode(-math.inf if name.startswith("pool_max") else 0.0)
+    w.tell(pool_blank=int(outside), source=rows)
 
 
 class PoolTasks:

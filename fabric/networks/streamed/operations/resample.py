@@ -28,8 +28,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, ResampleShape, shape_number, shapes_of
-from wse_core import numerics
-from wse_core.formats import Half
+from wse_core.formats import Arithmetic
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
@@ -42,17 +41,17 @@ COMMANDS = {"resample": "the next plane of rows: weighted sums of the rows and c
 
 
 @lru_cache(maxsize=64)
-def constants_of(network: Network, tokens: int) -> tuple[np.ndarray, Mapping[ResampleShape, int]]:
+def constants_of(network: Network, tokens: int, half: Arithmetic) -> tuple[np.ndarray, Mapping[ResampleShape, int]]:
     """Return the constants of all shapes of a network, and where those of each begin."""
     words, begins = list[int](), dict[ResampleShape, int]()
     for shape in shapes_of(network):
         if isinstance(shape, ResampleShape):
             begins[shape] = len(words)
-            words += _constants(shape, tokens, network.dtype)
+            words += _constants(shape, tokens, half)
     return np.array(words, np.int64).astype(np.uint16), begins
 
 
-def _constants(shape: ResampleShape, tokens: int, dtype: Half) -> list[int]:
+def _constants(shape: ResampleShape, tokens: int, half: Arithmetic) -> list[int]:
     """Return the words that a PE finds for a shape, in the order in which it reads them."""
     given, line, found = shape.width * tokens, len(shape.columns) * tokens, list[int]()
     ways = (
@@ -64,7 +63,7 @@ def _constants(shape: ResampleShape, tokens: int, dtype: Half) -> list[int]:
         for parts in lines:
             found.append(len(parts))
             for number, factor in parts:
-                found += [number * apart - at, int(np.asarray(numerics.encode(factor, dtype)))]
+                found += [number * apart - at, int(half.encode(factor))]
                 at = number * apart
         found += [onward - at, back]
     return found
@@ -110,7 +109,7 @@ class ResampleTasks:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        words, self.begins = constants_of(code.network, code.tokens)
+        words, self.begins = constants_of(code.network, code.tokens, code.half)
         self.constants = p.array(CONSTANTS, len(words), "u16", init=words)
         self.sums, self.again = code.product.total, code.gradient.other
         self.made, self.taken = code.writes["delta"], code.reads["delta"]

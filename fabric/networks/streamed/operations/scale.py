@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.scale import factor_of
 from fabric.networks.streamed.operations.lowering import StepWriter
 from fabric.networks.streamed.operations.shapes import pixels_of_multiple, shape_number
-from wse_core import numerics
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.channels import ChannelTasks
@@ -60,7 +57,7 @@ def multiplied_back(w: StepWriter, step: NetworkStep) -> None:
 
 def _multiplied(w: StepWriter, step: NetworkStep, part: str) -> None:
     network, x, y = w.plan.network, step.reads[0], step.writes[0]
-    factor = int(np.asarray(numerics.encode(factor_of(step.node), network.dtype)))
+    factor = int(w.half.encode(factor_of(step.node)))
     w.tell(shape=shape_number(network, step.node, step.direction))
     w.tell(row=w.plan.array(y) + part, aux=w.plan.array(x) + part, channel_gamma=factor)
     w.each(y, "channel_affine", unit=pixels_of_multiple(network, step.node))
