@@ -91,6 +91,28 @@ class MatrixConfig(NamedTuple):
     row: tuple[int, ...]
 
 
+LATER_KEYS = (
+    "kv_heads",
+    "base",
+    "turned",
+    "scaled",
+    "ratio",
+    "together",
+    "factor",
+    "shared",
+    "each",
+    "fixed",
+    "fixed_outputs",
+    "method",
+    "sides",
+    "shares",
+    "image",
+    "rows",
+    "columns",
+)
+"""Nodes did not always have these keys, which are left out of a fingerprint where they say nothing."""
+
+
 @dataclass(frozen=True)
 class TrainConfig(TrainFile):
     """A `TrainConfig` is a training run: what the file says, and what follows from it.
@@ -382,26 +404,7 @@ class TrainConfig(TrainFile):
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         sides = *SIDES, "output_padding_width"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
-            more = (
-                "kv_heads",
-                "base",
-                "turned",
-                "scaled",
-                "ratio",
-                "together",
-                "factor",
-                "shared",
-                "each",
-                "fixed",
-                "fixed_outputs",
-                "method",
-                "sides",
-                "shares",
-                "image",
-                "rows",
-                "columns",
-            )
-            for key in (*images, *sides, *more):
+            for key in (*images, *sides, *LATER_KEYS):
                 if node[key] in (None, (), ""):
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

@@ -455,15 +455,8 @@ def _mixed(q, k, v, scale, cap, window):
     return out
 
 
-def library_logits(table, tensors, ids):
-    """Return the logits behind the last of some tokens, float64."""
-    t = {name: values.astype(np.float64) for name, values in tensors.items()}
-    missing = {"glm": 2, "glm4": 2, "helium": 20, "ernie4_5": 2, "seed_oss": 8}
-    heads, kv = table["num_attention_heads"], table.get("num_key_value_heads", missing.get(_kind(table)))
-    kv = heads if kv is None else kv
-    sizes = {"qwen3": 128, "gemma": 256, "gemma2": 256, "gemma3_text": 256, **dict.fromkeys(missing, 128)}
-    features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
-    windows, n = _windows(table), len(ids)
+def _biases(table):
+    """Return whether queries, keys and values, the output of attention, and the feed-forward part have biases."""
     biases = _kind(table) == "qwen2"
     kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text", "qwen3_moe",
              "olmoe")  # fmt: skip
@@ -476,6 +469,19 @@ def library_logits(table, tensors, ids):
         biases = all_biases = table.get("use_bias", False)
     with_bias = ("llama", "granite", "smollm3", "helium", "seed_oss")
     mlp_bias = table.get("mlp_bias", False) if _kind(table) in with_bias else _kind(table) == "ernie4_5" and biases
+    return biases, all_biases, mlp_bias
+
+
+def library_logits(table, tensors, ids):
+    """Return the logits behind the last of some tokens, float64."""
+    t = {name: values.astype(np.float64) for name, values in tensors.items()}
+    missing = {"glm": 2, "glm4": 2, "helium": 20, "ernie4_5": 2, "seed_oss": 8}
+    heads, kv = table["num_attention_heads"], table.get("num_key_value_heads", missing.get(_kind(table)))
+    kv = heads if kv is None else kv
+    sizes = {"qwen3": 128, "gemma": 256, "gemma2": 256, "gemma3_text": 256, **dict.fromkeys(missing, 128)}
+    features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
+    windows, n = _windows(table), len(ids)
+    biases, all_biases, mlp_bias = _biases(table)
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
     gemma, later = _kind(table).startswith("gemma"), _kind(table) in ("gemma2", "gemma3_text")
     if later:
