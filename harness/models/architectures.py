@@ -28,7 +28,11 @@ __all__ = [
     "SLIDING",
     "THETA",
     "WINDOW",
+    "a_factor",
+    "an_interval",
     "architectures_key",
+    "heads_that_fill",
+    "part_of_a_head",
     "rope_key",
     "truth_key",
 ]
@@ -200,7 +204,8 @@ def truth_key(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if isinstance(value, bool) else "it is neither true nor false"
 
 
-def _part_of_a_head(value: Any, table: Mapping[str, Any]) -> str | None:
+def part_of_a_head(value: Any, table: Mapping[str, Any]) -> str | None:
+    """Return why a value cannot be the part of a head that turns; None if it can."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return None if number and 0 < value <= 1 else "it is no part of a head"
 
@@ -260,13 +265,14 @@ def _kinds_of_layers(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if known else f"layers of other kinds than full_attention and {SLIDING} are not modelled"
 
 
-def _a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
+def a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
+    """Return why a value can be no factor of weights; None if it can."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return None if number and 1e-30 <= value <= 1e30 else "it is no positive number of ordinary size"
 
 
 def _a_cap(value: Any, table: Mapping[str, Any]) -> str | None:
-    return None if value is None else _a_factor(value, table)
+    return None if value is None else a_factor(value, table)
 
 
 def _no_table_of_kinds(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -312,7 +318,8 @@ def _ones(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if right else "it is no list of 0 and 1"
 
 
-def _an_interval(value: Any, table: Mapping[str, Any]) -> str | None:
+def an_interval(value: Any, table: Mapping[str, Any]) -> str | None:
+    """Return why a value cannot be an interval between layers; None if it can."""
     return None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "it is no number of layers"
 
 
@@ -328,16 +335,15 @@ def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value is not None else "the library takes it as it stands, and null is no number of features"
 
 
-def _all_heads(value: Any, table: Mapping[str, Any]) -> str | None:
-    heads = table.get("num_attention_heads")
-    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
-    return None if whole else "its output projection has hidden_size inputs, so heads are no others"
+def heads_that_fill(why: str) -> Refuses:
+    """Return what refuses heads that do not have hidden_size features together."""
 
+    def refuses(value: Any, table: Mapping[str, Any]) -> str | None:
+        heads = table.get("num_attention_heads")
+        whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
+        return None if whole else why
 
-def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
-    heads = table.get("num_attention_heads")
-    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
-    return None if whole else "norms of its projections have hidden_size features, so heads are no others"
+    return refuses
 
 
 OTHER_NAME = {"num_experts": "num_local_experts", "num_local_experts": "num_experts"}
@@ -366,7 +372,7 @@ ATTENTION_BIAS = used(
 MLP_BIAS = used("whether the products of the feed-forward part have a bias", missing="false")
 
 PARTIAL_ROPE = ROPE_KEYS | {
-    "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head)
+    "partial_rotary_factor": used("part of a head that turns with its position", part_of_a_head)
 }
 """These keys of ``rope_parameters`` are known where a part of a head may turn."""
 CODE_BESIDE = "code beside a model reads it; the library does not"
@@ -458,7 +464,7 @@ GEMMAS: dict[str, Key] = {
     "hidden_activation": used("the activation, gelu in its tanh form", _hidden_activation, missing="gelu_pytorch_tanh"),
     "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
     "use_bidirectional_attention": unless(NOTHING, "keys behind a query are not seen"),
-    "query_pre_attn_scalar": used("scores are divided by its root, which queries carry", _a_factor, missing="256"),
+    "query_pre_attn_scalar": used("scores are divided by its root, which queries carry", a_factor, missing="256"),
     "sliding_window": used("window of attention", missing=f"{WINDOW}, as the library has it"),
     "use_sliding_window": ignored("layer_types says which layers have a window"),
 }
@@ -498,7 +504,7 @@ def _glm(architecture: str) -> dict[str, Key]:
         "head_dim": used("features of a head", _a_number, missing=_of_the_library(architecture)),
         "attention_bias": _bias_of_inputs("true"),
         "rms_norm_eps": used("added to the mean square in each norm", missing="1.5625e-07"),
-        "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head, missing="0.5"),
+        "partial_rotary_factor": used("part of a head that turns with its position", part_of_a_head, missing="0.5"),
         "rope_parameters": used("positions", rope_key, inside=PARTIAL_ROPE),
         "rope_scaling": used("positions, by their old name", rope_key, inside=PARTIAL_ROPE),
     }  # fmt: skip
@@ -508,7 +514,8 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     **{architecture: _glm(architecture) for architecture in GLMS},
     "HeliumForCausalLM": COMMON | PLAIN | {
         "num_key_value_heads": used("heads of keys and values", _a_number, missing="20, as the library has it"),
-        "head_dim": used("features of a head", _all_heads, missing=_of_the_library("HeliumForCausalLM")),
+        "head_dim": used("features of a head", heads_that_fill("its output projection has hidden_size inputs"),
+                         missing=_of_the_library("HeliumForCausalLM")),
         "attention_bias": _bias_of_inputs("false"),
         "mlp_bias": MLP_BIAS,
         "rms_norm_eps": used("added to the mean square in each norm", missing="1e-08"),
@@ -558,7 +565,8 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     },
     "OlmoeForCausalLM": COMMON | EXPERTS | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
-        "head_dim": used("features of a head", _whole_heads, missing="hidden_size / num_attention_heads"),
+        "head_dim": used("features of a head", heads_that_fill("norms of its projections have hidden_size features"),
+                         missing="hidden_size / num_attention_heads"),
         "num_experts": used("experts of a layer", missing="64, as the library has it"),
         "num_local_experts": _other_name("num_experts"),
         "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
@@ -593,7 +601,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "layer_types": ignored("all layers of a Phi3 have the same attention"),
         "original_max_position_embeddings": used("context of the first training, for positions of type longrope"),
         "attention_multiplier": ignored("a Phi3 has no such factor; the library drops it"),
-        "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head, missing="1"),
+        "partial_rotary_factor": used("part of a head that turns with its position", part_of_a_head, missing="1"),
         "rope_parameters": used("positions", rope_key, inside=PARTIAL_ROPE),
         "rope_scaling": used("positions, by their old name", rope_key, inside=PARTIAL_ROPE),
         "full_attn_mod": ignored(CODE_BESIDE),
@@ -629,12 +637,12 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "head_dim": used("features of a head", _a_number, missing=_of_the_library("Gemma3ForCausalLM")),
         "layer_types": used("which layers have a window", _kinds_of_layers),
         "sliding_window_pattern": used("each so many layers one has no window, unless layer_types says which",
-                                       _an_interval, missing="6"),
+                                       an_interval, missing="6"),
         "_sliding_window_pattern": ignored("sliding_window_pattern says it"),
         "rope_theta": used("base of the angles of layers without a window, unless rope_parameters has one",
                            missing="1000000, unless rope_parameters has one"),
         "rope_local_base_freq": used("base of the angles of layers with a window, unless rope_parameters has one",
-                                     _a_factor, missing="10000, unless rope_parameters has one"),
+                                     a_factor, missing="10000, unless rope_parameters has one"),
         "rope_parameters": used("positions by kinds of layers", _tables_of_kinds, inside={
             kind: used("positions of layers of this kind", inside=ROPE_KEYS) for kind in ("full_attention", SLIDING)
         }),
@@ -670,7 +678,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
         "no_rope_layers": used("layers that turn by positions have 1, others 0", _ones),
         "no_rope_layer_interval": used("each so many layers one does not turn by positions, unless no_rope_layers says "
-                                       "which", _an_interval, missing="4"),
+                                       "which", an_interval, missing="4"),
         "use_sliding_window": used("whether layers without positions have a window of attention", missing="false"),
         "sliding_window": used("window of attention, if use_sliding_window is true"),
         "layer_types": used("which layers have a window, if use_sliding_window is true", _windows_that_are_used),

@@ -37,7 +37,11 @@ from harness.models.architectures import (
     GLMS,
     ROPE_KEYS,
     SLIDING,
+    a_factor,
+    an_interval,
     architectures_key,
+    heads_that_fill,
+    part_of_a_head,
     rope_key,
     truth_key,
 )
@@ -113,11 +117,6 @@ def _even(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if whole else "it is no number of pairs of features"
 
 
-def _part_of_a_head(value: Any, table: Mapping[str, Any]) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if number and 0 < value <= 1 else "it is no part of a head"
-
-
 def _positions(value: Any, table: Mapping[str, Any]) -> str | None:
     if isinstance(value, dict) and "longrope" in (value.get("rope_type"), value.get("type")):
         return "positions of type longrope are modelled in a Phi3 only"
@@ -131,7 +130,7 @@ def _foreign(names: Iterable[str], why: str) -> dict[str, Key]:
 ELSEWHERE = "other models have it; this one does not"
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "intermediate_size")
-ROTARY = {**ROPE_KEYS, "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head)}
+ROTARY = {**ROPE_KEYS, "partial_rotary_factor": used("part of a head that turns with its position", part_of_a_head)}
 
 BASE: dict[str, Key] = {name: key for name, key in COMMON.items() if key.does == "ignored"} | {
     "architectures": used("what the model is", architectures_key(CLASSIC)),
@@ -174,30 +173,15 @@ LATER: dict[str, Key] = {
 TURNING: dict[str, Key] = {
     "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
     "rope_theta": COMMON["rope_theta"],
-    "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head),
+    "partial_rotary_factor": used("part of a head that turns with its position", part_of_a_head),
     "head_dim": unless((), "the library looks at it in one place and not in another"),
     "qk_layernorm": unless(NOTHING, "norms of queries and keys that subtract the mean are not modelled"),
 }
 """A Phi and a StableLM have these keys."""
 
 
-def _a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if number and 1e-30 <= value <= 1e30 else "it is no positive number of ordinary size"
-
-
-def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
-    heads = table.get("num_attention_heads")
-    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
-    return None if whole else "the library takes hidden_size / num_attention_heads"
-
-
 def _only(*values: Any) -> Key:
     return unless(values, "another layer than the one that is modelled")
-
-
-def _positive(value: Any, table: Mapping[str, Any]) -> str | None:
-    return None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "it is no number of layers"
 
 
 ALL_TURNS: dict[str, Key] = {
@@ -214,8 +198,11 @@ ALL_TURNS: dict[str, Key] = {
 COHERES: dict[str, Key] = {
     "hidden_act": used("the activation", _activation, missing="silu"),
     "attention_bias": used("whether the products of attention have a bias", truth_key, missing="false"),
-    "logit_scale": used("factor of logits, given to the output matrix", _a_factor, missing="0.0625"),
-    "head_dim": ignored("hidden_size / num_attention_heads says it", _whole_heads),
+    "logit_scale": used("factor of logits, given to the output matrix", a_factor, missing="0.0625"),
+    "head_dim": ignored(
+        "hidden_size / num_attention_heads says it",
+        heads_that_fill("the library takes hidden_size / num_attention_heads"),
+    ),
 }
 
 CLASSIC_KEYS: dict[str, dict[str, Key]] = {
@@ -237,7 +224,7 @@ CLASSIC_KEYS: dict[str, dict[str, Key]] = {
         "sliding_window": used("window of attention", missing="4096, as the library has it"),
         "layer_types": used("which layers have a window, and turn"),
         "sliding_window_pattern": used("each so many layers one has no window, unless layer_types says which",
-                                       _positive, missing="4"),
+                                       an_interval, missing="4"),
         "_sliding_window_pattern": ignored("sliding_window_pattern says it"),
         "layer_switch": ignored("sliding_window_pattern says it"),
         "order_of_interleaved_layers": _only(None, "local_attn_first"),
@@ -260,7 +247,7 @@ CLASSIC_KEYS: dict[str, dict[str, Key]] = {
     },
     "GPTNeoXForCausalLM": BASE | LATER | {
         "rotary_emb_base": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="10000"),
-        "rotary_pct": used("part of a head that turns with its position", _part_of_a_head, missing="0.25"),
+        "rotary_pct": used("part of a head that turns with its position", part_of_a_head, missing="0.25"),
         "use_parallel_residual": used("whether both parts of a layer read the same stream", truth_key, missing="true"),
         "attention_bias": used("whether the products of attention have a bias", truth_key, missing="true"),
         **_foreign(("rope_theta", "partial_rotary_factor"), "the library reads rotary_emb_base and rotary_pct"),
