@@ -164,7 +164,7 @@ class GraphFollower(PhaseFollower):
         self.shape, self.resident, self.mesh, self.form = shape, resident, mesh, resident.form
         parts = resident.inner.head_columns if resident.part(0) is not None else 1
         self.beside = [ToldPrices(resident, column) for column in range(parts)] if parts > 1 else [ToldPrices(resident)]
-        self.plan, self.tasks = resident.plan, self.beside[-1]
+        self.plan, self.half, self.tasks = resident.plan, resident.half, self.beside[-1]
         last = max(step.reads[1].rows for step in self.plan.steps if step.direction == "ask")
         self.columns = Columns(mesh.machine, mesh.width, resident.tokens, min(mesh.width, last) - 1)
         self.words = self.numbers = self.number = 0
