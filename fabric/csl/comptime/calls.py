@@ -22,11 +22,11 @@ from fabric.csl.comptime.values import (
     copied,
     frozen,
 )
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import MODULE, VOID, AnyType, FnType, PointerType, Type
 
-__all__ = ["Calls", "Signal"]
+__all__ = ["Calls", "Left", "Signal"]
 
 MOST_CALLS = 200
 """Calls at compile time may nest at most so deep."""
@@ -47,6 +47,14 @@ class Signal:
         self.kind = kind
         self.label = label
         self.value = value
+
+
+class Left(Fault):
+    """A statement was left from inside of a value, as by ``const v = if (c) 1 else return 2;``."""
+
+    def __init__(self, message: str, span: Span, signal: Signal) -> None:
+        super().__init__(message, span)
+        self.signal = signal
 
 
 def _is_plain(value: Any) -> bool:

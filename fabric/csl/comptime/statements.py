@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.calls import Calls, Signal
+from fabric.csl.comptime.calls import Calls, Left, Signal
 from fabric.csl.comptime.lanes import Carried, LaneValue, uniform
 from fabric.csl.comptime.values import NOTHING, ComptimeVariable, Pointer, Range, Scope, Struct, Value, blank, copied
 from fabric.csl.diagnostics import Fault
@@ -41,16 +41,22 @@ class Statements(Calls):
         }
 
     def execute(self, node: n.SyntaxNode, scope: Scope) -> Signal | None:
-        return self._statements[node.__class__](node, scope)
+        try:
+            return self._statements[node.__class__](node, scope)
+        except Left as left:
+            return left.signal
 
     def block(self, node: n.Block, scope: Scope) -> Signal | None:
         """Run the statements of a block in a scope of its own."""
         inner = Scope(scope.module, scope)
         statements = self._statements
-        for statement in node.body:
-            signal = statements[statement.__class__](statement, inner)
-            if signal is not None:
-                return signal
+        try:
+            for statement in node.body:
+                signal = statements[statement.__class__](statement, inner)
+                if signal is not None:
+                    return signal
+        except Left as left:
+            return left.signal
         return None
 
     def declare(self, scope: Scope, decl: n.VarDecl, held: Any) -> None:
@@ -139,9 +145,11 @@ class Statements(Calls):
         signal = self.execute(node.body, scope)
         if signal is None:
             return NOTHING
-        if signal.kind == "break" and signal.label in (None, node.label):
-            return signal.value
-        raise Fault(f"'{signal.kind}' cannot leave a block that gives a value", node.span)
+        if signal.kind == "break":
+            own = not is_nothing(signal.value) if signal.label is None else signal.label == node.label
+            if own:
+                return signal.value
+        raise Left(f"'{signal.kind}' cannot leave a value here", node.span, signal)
 
     # ---- loops
 

@@ -278,6 +278,12 @@ def _default(c: list[Any], span: Span) -> None:
 simple("if_expr", n.IfExpr)
 
 
+@rule("leaving")
+def _leaving(c: list[Any], span: Span) -> n.BlockExpr:
+    """Return a branch that leaves the function or loop instead of giving a value, as a block that does so."""
+    return n.BlockExpr(None, n.Block(c, span=span), span=span)
+
+
 @rule("comptime")
 def _comptime(c: list[Any], span: Span) -> n.Comptime:
     return n.Comptime(c[-1], span=span)

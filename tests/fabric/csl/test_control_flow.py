@@ -91,6 +91,25 @@ def test_a_branch_of_a_value_may_leave_the_function_or_the_loop(tmp_path):
     assert words(tmp_path, body, text, count=12) == [10, 20, -1, 8, 20, -2, 7, 6, 5, 6, 3, 5]
 
 
+def test_a_branch_that_leaves_needs_no_braces_and_may_be_known(tmp_path):
+    """Each function gives the same at compile time."""
+    text = """
+    fn early(n: i16) i16 { const v: i16 = if (n > 1) n else return -1; return v * 2; }
+    fn sum(n: i16) i16 {
+      var all: i16 = 0;
+      for (@range(i16, n)) |i| {
+        const even = if (i % 2 == 0) i else continue;
+        const low = if (even > 5) break else even;
+        all += if (low == 2) 10 + low else low;
+      }
+      return all;
+    }
+    const known = [3]i16{ early(0), early(4), sum(9) };
+    """
+    body = "y[0] = early(k); y[1] = early(k + 4); y[2] = sum(k + 9); for (known) |v, i| { y[3 + i] = v; }"
+    assert words(tmp_path, body, text, "var k: i16 = 0;", count=6) == [-1, 8, 16, -1, 8, 16]
+
+
 def test_a_loop_may_do_several_things_between_its_turns(tmp_path):
     body = "var i: i16 = 0; while (i < 5) : ({ i += 1; y[1] += 2; }) { if (i == 2) { continue; } y[0] += i; }"
     assert words(tmp_path, body, count=2) == [8, 10]
