@@ -96,6 +96,7 @@ LATER_KEYS = (
     "base",
     "turned",
     "scaled",
+    "window",
     "ratio",
     "together",
     "factor",

@@ -78,6 +78,7 @@ OWNERS = {
     "kv_heads": ("attention",),
     "causal": ("attention",),
     "scaled": ("attention",),
+    "window": ("attention",),
     "factor": ("multiple",),
     **dict.fromkeys(("ratio", "together"), ("dropout",)),
     **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
@@ -207,6 +208,7 @@ def _sizes(
         turn |= {"turned": node.turned} if node.turned is not None else {}
         heads, plain = node.heads or 1, (None, features // (node.heads or 1))
         turn |= {"scaled": node.scaled} if node.scaled not in plain else {}
+        turn |= {"window": node.window} if node.window is not None else {}
         return {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
     if node.each:
         return _sides((features, 1, 1))

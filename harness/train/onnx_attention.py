@@ -275,12 +275,12 @@ class AttentionReader(ToldReader):
         if values is None:
             return
         queries, keys, size = scores.queries, scores.keys, scores.queries.size
-        causal = np.array_equal(scores.seen, np.tri(self.sequence, dtype=bool))
+        causal, window = _window_of(scores.seen)
         firsts, scaled = np.unique(queries.firsts), _root_of(scores.factor)
         wrong = [
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
-            (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
+            (window is None, "a mask is that of all tokens, or of those that came before, or of a window of them"),
             ((queries.turned, queries.order) != (keys.turned, keys.order), "queries and keys are turned, or neither"),
             (keys.size != size or values.size != size, "heads have one size"),
             (len(queries.firsts) != self.samples * len(firsts), "queries are taken once"),
@@ -316,6 +316,7 @@ class AttentionReader(ToldReader):
             operands = [FileTensor(part, self.shapes[part]) for part in names]
             more = {"kv_heads": shared} if shared < heads else {}
             more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
+            more |= {"window": window} if window else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
             self.views.append((bool(causal), hidden))
             if hidden is not None:  # features more of each head, which are zero
@@ -443,6 +444,19 @@ class AttentionReader(ToldReader):
         how |= {"turned": turned} if turned < one.size else {}
         given = FileTensor(part, self.shapes[part])
         return self._add_node(node, "rotary", given, name=f"{part}.turned", heads=heads, **how)
+
+
+def _window_of(seen: np.ndarray) -> tuple[bool, int | None]:
+    """Return whether nothing behind a token is seen, and from how many tokens away on nothing is: 0 if all is seen.
+
+    None if neither says what is seen.
+    """
+    tokens = np.arange(len(seen))
+    before = tokens[:, None] - tokens
+    causal = len(seen) > 1 and not seen[before < 0].any()
+    reach = int(abs(before)[seen].max(initial=0)) + 1
+    wanted = (abs(before) < reach) & ((before >= 0) | (not causal))
+    return causal, None if not np.array_equal(seen, wanted) else reach * (reach < len(seen))
 
 
 def _true(x: np.ndarray) -> np.ndarray:

@@ -52,6 +52,7 @@ SUPPORT: dict[str, Support] = {
             "base",
             "turned",
             "scaled",
+            "window",
             "method",
             "sides",
             "rows",

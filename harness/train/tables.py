@@ -145,6 +145,12 @@ class NodeConfig:
         low=1,
         high=10**9,
     )
+    window: int | None = option(
+        None,
+        doc="of attention: tokens see only those that are fewer tokens away than this (default: no window)",
+        low=1,
+        high=2**14,
+    )
     fixed: bool | None = option(None, doc="of what has numbers that are learned: they stay as they are (default: no)")
     fixed_outputs: tuple[int, ...] = option(
         (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"

@@ -5,6 +5,7 @@ and values (``kv_heads``) than of queries: as many query heads, one behind the o
 attention.  With scale ``k = 1 / sqrt(features of a head)``, or of another number (``scaled``)::
 
     s_it = k (q_i . k_t), minus infinity for t behind i if causal         peak_i = max_t s_it
+           and for t that is `window` tokens or more away from i
     p_it = exp(s_it - L_i), L_i = peak_i + log sum_t exp(s_it - peak_i)
     o_i = r(sum_t r(exp(s_it - peak_i)) v_t / sum_t exp(s_it - peak_i))
 
@@ -15,7 +16,8 @@ dk and dv are sums over the query heads that share a head too, head after head. 
 is kept, and scores are calculated again on the way back, so nothing of the size of a sequence squared is.
 
 Sources: A. Vaswani et al., "Attention is all you need", 2017; T. Dao et al., "FlashAttention", 2022 (L and D);
-J. Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", 2023.
+J. Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", 2023;
+I. Beltagy et al., "Longformer: The Long-Document Transformer", 2020 (windows).
 """
 
 from __future__ import annotations
@@ -25,13 +27,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from wse_core.errors import ConfigError
 
-__all__ = ["SelfAttention", "group_of", "kv_heads_of", "scale_of"]
+__all__ = ["FARTHEST", "SelfAttention", "group_of", "kv_heads_of", "scale_of", "seen_by", "window_of"]
+
+FARTHEST = 2**14
+"""Sequences with windows have fewer tokens: twice as many are a number of 16 bits with a sign."""
 
 
 def scale_of(node: Node, features: int) -> float:
@@ -49,12 +55,27 @@ def group_of(node: Node) -> int:
     return node.size("heads") // kv_heads_of(node)
 
 
+def window_of(node: Node) -> int:
+    """Return how many tokens away a node's queries see no key any more; 0 if they see those of any distance."""
+    window = dict(node.sizes).get("window", 0)
+    return window if window < node.size("sequence") else 0
+
+
+def seen_by(node: Node) -> NDArray[np.bool_]:
+    """Return which keys (columns) each query (row) of a node's sequence sees."""
+    tokens = np.arange(node.size("sequence"))
+    before = tokens[:, None] - tokens
+    seen = before >= 0 if node.size("causal") else np.ones_like(before, bool)
+    return seen & (abs(before) < (window_of(node) or len(tokens)))
+
+
 class SelfAttention(NetworkOperation):
     """This operation takes queries, keys and values.
 
     Its node has ``heads``, ``sequence``, ``causal`` (0 or 1), if there are fewer heads of keys and values ``kv_heads``,
-    and if scores are divided by the root of another number than the features of a head, ``scaled``.  Query heads lie in
-    the column of the head of keys and values that they share.
+    if scores are divided by the root of another number than the features of a head, ``scaled``, and if tokens see
+    only those that are fewer tokens away than some number, ``window``.  Query heads lie in the column of the head of
+    keys and values that they share.
     """
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
@@ -72,6 +93,9 @@ class SelfAttention(NetworkOperation):
             raise ConfigError(
                 f"{node.name}: a sequence of {sequence} tokens, causal {node.size('causal')}", where="graph"
             )
+        if window_of(node) < 0 or (window_of(node) and sequence >= FARTHEST):
+            what = f"{node.name}: a window of {window_of(node)} in a sequence of {sequence} tokens"
+            raise ConfigError(what, where="network", hint=f"from 1 on, in sequences shorter than {FARTHEST}; or none")
         return given
 
     def takes(self, node: Node, given: int) -> tuple[int, ...]:
@@ -134,6 +158,5 @@ def _by_token(rows: Floats) -> Floats:
 def _scores(a: PlainArithmetic, node: Node, q: Floats, k: Floats) -> Floats:
     """Return the scores, (sequences, heads, queries, keys)."""
     scores = q @ k.swapaxes(-1, -2) * a.dtype.type(scale_of(node, q.shape[-1]))
-    if node.size("causal"):
-        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, a.dtype.type(-np.inf))
-    return scores
+    seen = seen_by(node)
+    return scores if seen.all() else np.where(seen, scores, a.dtype.type(-np.inf))

@@ -9,6 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 __all__ = ["SequenceFile", "transformer"]
 
 S, D, HEADS, VOCABULARY = 6, 8, 2, 11
+BEFORE = np.arange(S)[:, None] - np.arange(S)
+MASKS = {"window": (BEFORE >= 0) & (BEFORE < 3), "near": abs(BEFORE) < 2, "blocks": np.kron(np.eye(3), np.ones((2, 2)))}
+MASKS = {name: mask.astype(bool) for name, mask in MASKS.items()}
+"""Tokens see only those of these."""
 
 
 class SequenceFile:
@@ -197,8 +201,8 @@ def _attended(f, x, name, form):
         scores = f.op("Where", f.constant(seen[None, None], bool), scores, f.constant(-np.inf))
     elif form["mask"] == "filled":
         scores = f.op("Where", f.constant(~seen, bool), f.constant(-1e9), scores)
-    elif form["mask"] == "window":
-        scores = f.op("Where", f.constant(seen & ~np.tri(S, k=-3, dtype=bool), bool), scores, f.constant(-np.inf))
+    elif form["mask"] in MASKS:
+        scores = f.op("Where", f.constant(MASKS[form["mask"]], bool), scores, f.constant(-np.inf))
     shares = f.op("Softmax", scores, axis=-1)
     if form.get("safe"):
         shares = f.op("Where", f.op("IsNaN", shares), f.constant(0.0), shares)
@@ -214,6 +218,8 @@ def _whole(f, q, k, v, name, form):
         masks = [f.constant(np.where(seen, 0, -np.inf)[None, None])]
     elif form["mask"] == "where":
         masks = [f.constant(seen, bool)]
+    elif form["mask"] in MASKS:
+        masks = [f.constant(MASKS[form["mask"]], bool)]
     scale |= {"is_causal": 1} if form["mask"] == "filled" else {}
     if form["attention"] == "node":
         y = f.op("Transpose", f.op("Attention", q, k, v, *masks, **scale), perm=[0, 2, 1, 3])

@@ -56,7 +56,7 @@ FORMS = {
     "norm": ("layer", "rms pow", "rms div"),
     "joined": ("no", "yes", "conv1d", "by head", "axis"),
     "scaled": ("both", "queries", "scores"),
-    "mask": ("none", "add", "where", "filled"),
+    "mask": ("none", "add", "where", "filled", "window", "near"),
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
     "result": ("all", "first", "last", "rows", "mean", "sum", "pooled"),
@@ -127,7 +127,8 @@ def test_any_form_of_a_transformer_gives_the_logits_of_the_reference_evaluator(t
     assert ops.count("rms") == 3 * form["norm"].startswith("rms")
     assert form["function"].split()[0] in ops
     (attention,) = [node for node in read.network.nodes if node.op == "attention"]
-    assert (attention.heads, attention.causal) == (HEADS, form["mask"] != "none")
+    assert (attention.heads, attention.causal) == (HEADS, form["mask"] not in ("none", "near"))
+    assert attention.window == {"window": 3, "near": 2}.get(form["mask"])
     alone = "last" if form["result"] == "last" else "first"
     assert read.data.labels == (alone if form["result"] in ONE else "class")
 
@@ -294,7 +295,7 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 
 
 WRONG = {
-    "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
+    "blocks": ({"mask": "blocks"}, "a mask is that of all tokens, or of those that came before, or of a window"),
     "in turns": (
         {"heads": 4, "shared": 2, "repeated": "in turns"},
         "neighbouring heads of queries share one, in order",

@@ -33,18 +33,21 @@ Cycles
     takes R blocks of T e (T / 2 + 7), T = S / R; the scores of the other blocks are made twice on the way back, those
     of the own too if tokens see those behind them.
 
+    A window hides what is outside of it by one or two vectors of constants more per key; keys that no token of a PE
+    sees take as long as others.
+
 Source: `fabric.networks.graph.attention`; weight streaming white paper, section 4.2 (what has no weights is done on the
 wafer).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fabric.asm.operands import Dsd, Reg, Var
-from fabric.networks.graph.attention import group_of, scale_of
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
+from fabric.networks.graph.attention import group_of, scale_of, window_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
 from fabric.networks.streamed.operations.blocks import Travelling, blocks_of, rows_of
@@ -97,7 +100,7 @@ class AttentionTasks:
         node = the_form(code.network)
         self.scaling, self.group = scale_of(node, head_of(code.network, node)), group_of(node)
         self.size = head_of(code.network, node) if code.part is None else code.part.features
-        self.causal, self.tokens = bool(node.size("causal")), code.tokens
+        self.causal, self.window, self.tokens = bool(node.size("causal")), window_of(node), code.tokens
         self.rows = rows_of(node.size("sequence"), self.tokens)
         self.length = s = node.size("sequence") // self.rows
         self.operands, self.at = p.array("operands", len(BACK), "u16"), p.array("places", len(BACK), "u16")
@@ -151,7 +154,7 @@ class AttentionTasks:
                 if self.kept("d queries"):
                     p.mov32(self.sums_of("d queries", 1), 0)
                 with self.each_block("keys", "values"):
-                    self.gradients_of_scores(self.dot, self.causal)
+                    self.gradients_of_scores(self.dot, True)
                     self.gradients()
                 if self.rows > 1:
                     self.rounded("d queries")
@@ -302,6 +305,50 @@ class AttentionTasks:
         yield count
         p.free(count)
 
+    def windowed(self, rows: Dsr, place: tuple[Reg, int], left: Reg, own: bool, fill: Callable[[], None]) -> None:
+        """Emit constants in a row of a key where queries are a window or more away from it.
+
+        Parameters
+        ----------
+        rows : Dsr
+            Writes them.
+        place : (Reg, int)
+            Where the row begins, and words of each number.
+        left : Reg
+            Of the keys of the block, with this one.
+        own : bool
+            Queries are the own ones, and keys those of the block; else the other way round.
+        fill : callable
+            Emits the constants.
+        """
+        p, s = self.code.p, self.length
+        for behind in [True] * bool(self.window) + [False] * bool(self.window and not self.causal):
+            end, at = p.reg16("tokens to the end of the window"), p.reg16("place in the row")
+            p.ldi(end, s + (self.window if behind else 1 - self.window))
+            p.sub16(end, end, left)
+            if self.rows > 1:
+                other, here = (self.blocks.block, self.blocks.here) if own else (self.blocks.here, self.blocks.block)
+                for block, move in ((other, p.add16), (here, p.sub16)):
+                    p.ld16(at, block)
+                    p.mul16(at, at, s)
+                    move(end, end, at)
+            for cond, limit in (("ge", 0), ("le", s)):
+                inside = p.new_label()
+                p.br16(cond, end, limit, inside)
+                p.ldi(end, limit)
+                p.place(inside)
+            if behind:  # those that come behind the window of the key
+                p.mul16(at, end, place[1])
+                p.add16(at, at, place[0])
+                p.dsr_base(rows, at)
+                p.ldi(at, s)
+                p.sub16(end, at, end)
+            else:
+                p.dsr_base(rows, place[0])
+            p.dsr_len(rows, end)
+            p.free(end, at)
+            fill()
+
     def scale(self, dest: Any, source: Any) -> None:
         """Emit a product with the scale of the scores."""
         self.code.p.fmuls(dest, source, self.scaling)
@@ -337,6 +384,7 @@ class AttentionTasks:
             with self.before(left) as count:
                 p.dsr_len(self.wide, count)
             p.mov32(self.wide, LOWEST)
+        self.windowed(self.wide, (row, 2), left, True, lambda: p.mov32(self.wide, LOWEST))
         p.fmaxs(peak, peak, self.numbers)
         p.add16(row, row, 2 * self.length)
 
@@ -480,8 +528,8 @@ class AttentionTasks:
         if self.columns is not None:
             self.columns.everywhere(self.dot, p.fadds)
 
-    def gradients_of_scores(self, dot: Var, masked: bool) -> None:
-        """Emit shares and their gradients in 16 bits, key after key."""
+    def gradients_of_scores(self, dot: Var, own: bool) -> None:
+        """Emit shares and their gradients in 16 bits, key after key, of the own queries or of those of a block."""
         code, p, s = self.code, self.code.p, self.length
         one = self.vector(code.one)
         logs, row = self.place("logs"), p.reg16("row of shares")
@@ -492,18 +540,18 @@ class AttentionTasks:
         with self.each_of_block() as left:
             if self.columns is None:
                 self.products("queries", "keys", left)
-                self.share_of_key(row, left, masked)
+                self.share_of_key(row, left, own)
                 self.products("d results", "values", left)
                 p.fsubs(one, one, dot)
-                self.slope_of_key(row, left, masked)
+                self.slope_of_key(row, left, own)
                 p.sub16(row, row, s * s - s)
             else:
                 self.sum_over_columns("queries", "keys", left, code.one)
                 self.sum_over_columns("d results", "values", left, code.peak)
                 with self.columns.mine():
-                    self.share_of_key(row, left, masked)
+                    self.share_of_key(row, left, own)
                     p.fsubs(one, self.vector(code.peak), dot)
-                    self.slope_of_key(row, left, masked)
+                    self.slope_of_key(row, left, own)
                     p.sub16(row, row, s * s)
                 p.add16(row, row, s)
         p.free(row)
@@ -511,7 +559,7 @@ class AttentionTasks:
             for behind in (0, s * s):
                 self.columns.spread(self.shares, behind)
 
-    def share_of_key(self, row: Reg, left: Reg, masked: bool) -> None:
+    def share_of_key(self, row: Reg, left: Reg, own: bool) -> None:
         """Emit the shares of a key of its products, in f32 too."""
         code, p = self.code, self.code.p
         one, two = self.vector(code.one), self.vector(code.two)
@@ -520,26 +568,27 @@ class AttentionTasks:
         with code.functions.first(self.length):
             code.functions.exp(code.one, code.one)
         p.mov32(two, one)
-        self.stored(row, two, left, masked)
+        self.stored(row, two, left, own)
 
-    def slope_of_key(self, row: Reg, left: Reg, masked: bool) -> None:
+    def slope_of_key(self, row: Reg, left: Reg, own: bool) -> None:
         """Emit the gradients of the shares of a key; `row` is left at them."""
         p, one = self.code.p, self.vector(self.code.one)
         p.fmuls(one, self.vector(self.code.two), one)
         self.scale(one, one)
         p.add16(row, row, self.length**2)
-        self.stored(row, one, left, masked)
+        self.stored(row, one, left, own)
 
-    def stored(self, row: Reg, numbers: Any, left: Reg, masked: bool) -> None:
-        """Emit a row in 16 bits; what a causal query does not see is zero."""
+    def stored(self, row: Reg, numbers: Any, left: Reg, own: bool) -> None:
+        """Emit a row in 16 bits; what a query does not see is zero."""
         p = self.code.p
         p.dsr_base(self.halves, row)
         p.dsr_len(self.halves, self.length)
         p.fs2h(self.halves, numbers)
-        if masked:
+        if own and self.causal:
             with self.before(left) as count:
                 p.dsr_len(self.halves, count)
             p.fmovh(self.halves, 0.0)
+        self.windowed(self.halves, (row, 1), left, own, lambda: p.fmovh(self.halves, 0.0))
 
     def gradients(self) -> None:
         """Emit the gradients of queries: rows of slopes times keys; and, of the own block, those of its keys."""

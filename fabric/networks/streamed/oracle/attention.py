@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.attention import scale_of
+from fabric.networks.graph.attention import scale_of, seen_by
 from fabric.networks.graph.nodes import Node
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
@@ -34,8 +34,7 @@ def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: N
     k, v = (np.repeat(rows, len(q) // len(rows), axis=0) for rows in own)  # each as often as query heads share it
     parts = _parts(a, node, x[0], size)
     scores = a.times(_products(a, k, q, parts), scale_of(node, q.shape[1]))
-    if node.size("causal"):
-        scores[..., _behind(node)] = LOWEST
+    scores[..., ~seen_by(node).T] = LOWEST
     peak = np.full(scores.shape[:2] + scores.shape[3:], LOWEST, np.uint32)
     for key in range(scores.shape[2]):
         peak = a.larger(peak, scores[:, :, key])
@@ -67,9 +66,8 @@ def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]
     p = a.functions.exp(a.sub(scores, np.broadcast_to(logs[:, :, None], wide)))
     below = a.sub(_products(a, v, do, parts), np.broadcast_to(dot[:, :, None], wide))
     ds, shares = a.narrow(a.times(a.mul(p, below), scale)), a.narrow(p)
-    if node.size("causal"):
-        ds[..., _behind(node)] = 0
-        shares[..., _behind(node)] = 0
+    for rows in (ds, shares):
+        rows[..., ~seen_by(node).T] = 0
     found = [_mixed(a, k, ds)]
     for rows, parts in ((q, ds), (do, shares)):
         rows, parts = (all_of.reshape(shared, -1, *all_of.shape[1:]) for all_of in (rows, parts.swapaxes(2, 3)))
@@ -87,11 +85,6 @@ def _by_head(node: Node, rows: Halves, size: int) -> Halves:
 
 def _by_feature(rows: Halves) -> Halves:
     return rows.reshape(rows.shape[0] * rows.shape[1], -1)
-
-
-def _behind(node: Node) -> NDArray[np.bool_]:
-    """Return which (key, query) pairs are not seen: keys behind the query."""
-    return np.tri(node.size("sequence"), k=-1, dtype=bool)
 
 
 def _parts(a: StreamedArithmetic, node: Node, x: Halves, size: int) -> list[NDArray[np.int64]]:
