@@ -7,6 +7,7 @@ made again instead), and the coloring starts anew.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
 
 from fabric.csl.allocate.interference import Graph
 from fabric.csl.allocate.spill import spill
@@ -91,14 +92,11 @@ def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]
     order: list[Vreg] = []
     remaining = set(left)
     easy = [reg for reg in left if left[reg] + reg.size <= N_REGS - len(graph.banned[reg])]
+    hard = _Cheapest(graph, left, spilled)
     while remaining:
-        if easy:
-            reg = easy.pop()
-            if reg not in remaining:
-                continue
-        else:
-            candidates = [r for r in remaining if r not in spilled] or list(remaining)
-            reg = min(candidates, key=lambda r: (graph.cost[r] / (left[r] + 1), r.number))
+        reg = easy.pop() if easy else hard.pop(remaining)
+        if reg not in remaining:
+            continue
         remaining.discard(reg)
         order.append(reg)
         for other in edges[reg]:
@@ -122,6 +120,33 @@ def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]
         neighbours = {other for reg in failed for other in graph.edges[reg]} - spilled
         failed = {min(neighbours, key=lambda r: (graph.cost[r], r.number))} if neighbours else failed
     return colors, failed - spilled or failed
+
+
+class _Cheapest:
+    """A `_Cheapest` gives the register that costs least in memory for each that it is in the way of; spilled ones last.
+
+    Numbers of neighbours only fall, so prices only rise: one that has risen since it was noted goes back.
+    """
+
+    def __init__(self, graph: Graph, left: dict[Vreg, int], spilled: set[Vreg]) -> None:
+        self._cost, self._left = graph.cost, left
+        self._heap = [(reg in spilled, self._price(reg), reg.number, reg) for reg in left]
+        heapify(self._heap)
+
+    def _price(self, reg: Vreg) -> float:
+        return self._cost[reg] / (self._left[reg] + 1)
+
+    def pop(self, remaining: set[Vreg]) -> Vreg:
+        """Return the next one of those that remain."""
+        while True:
+            last, price, number, reg = self._heap[0]
+            now = self._price(reg)
+            if reg in remaining and now != price:
+                heapreplace(self._heap, (last, now, number, reg))
+                continue
+            heappop(self._heap)
+            if reg in remaining:
+                return reg
 
 
 def _number(reg: Vreg) -> int:
