@@ -217,9 +217,13 @@ class SdkDevice:
         """Run until nothing moves, for a while at most: a copy comes after what was handed over before it."""
         self.fabric.run(self.number("memcpy.rest"), on_limit="return", on_wait="return")
 
-    def begin(self) -> None:
-        """Wait until the commands before are over, and for the time that one takes to reach the PEs."""
-        self.entered()
+    def begin(self, streams: bool = False) -> None:
+        """Wait until the commands before are over, and for the time that one takes to reach the PEs.
+
+        Words that a command asks for come beside those that enter, if the program was written for that.
+        """
+        if not (streams and self.bundle.settings.get("beside")):
+            self.entered()
         if latency := self.number("memcpy.command"):
             self.fabric.run(latency, on_limit="return", on_wait="return")
 

@@ -304,11 +304,11 @@ class SdkRuntime:
             raise ConfigError(f"the layout exports no symbol '{name}'", hint=f"symbols: {known}")
         return entry.ident
 
-    def _begin(self) -> None:
-        """Begin a command unless the program was stopped."""
+    def _begin(self, streams: bool = False) -> None:
+        """Begin a command, which may ask for words of a stream, unless the program was stopped."""
         if self._stopped:
             raise ConfigError("the program was stopped; no command comes after that", hint="runner.stop() at the end")
-        self.device.begin()
+        self.device.begin(streams)
 
     def launch(self, name: str, *args: Any, nonblock: bool = False) -> Task:
         """Call a function on every PE that has it."""
@@ -431,7 +431,7 @@ class SdkRuntime:
         self._check(px, py, w, h)
         goal, half = _goal(dest, w * h * n), _is_16(data_type)
         turned = _member(MemcpyOrder, order, "order") is MemcpyOrder.COL_MAJOR
-        self._begin()
+        self._begin(streaming)
         if streaming:
             values = self.device.receive(int(src), px, py, w, h, n)
         else:

@@ -197,6 +197,7 @@ def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
             "offsets": list(options.offsets),
             "fp16": options.fp16,
             "arch": options.arch,
+            **({"beside": True} if checked.beside else {}),
         },
     )
 

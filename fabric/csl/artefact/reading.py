@@ -152,7 +152,7 @@ FORM: dict[str, Any] = {
     "digest": TEXT,
     "settings": {
         "params": {str: TEXT}, "colors": {str: TEXT}, "fabric": PAIR_OF_SIZES, "offsets": PAIR_OF_SIZES, "fp16": TEXT,
-        "arch": TEXT, "?ports": ANY,
+        "arch": TEXT, "?ports": ANY, "?beside": ANY,
     },
     "inputs": (PORT,),
     "outputs": (PORT,),

@@ -71,6 +71,8 @@ class Compilation:
         Per file of programs what they have found out one after the other.
     by_address : bool
         Whether a number became a pointer somewhere: it may lead to a register.
+    beside : bool
+        Whether words for the host leave while others still enter, as before SDK 1.0, whose module of copies it imports.
     """
 
     path: Path
@@ -80,6 +82,7 @@ class Compilation:
     report: Report = field(default_factory=Report)
     earlier: dict[Path, Earlier] = field(default_factory=dict)
     by_address: bool = False
+    beside: bool = False
 
 
 def check_file(path: str | Path, options: Options | None = None) -> Compilation:
@@ -156,6 +159,7 @@ def _check(session: CompilerSession, found: Compilation, path: Path) -> None:
         _check_parts(session, found, path)
     finally:
         found.by_address = session.by_address
+        found.beside = bool(session.renamed)
 
 
 def _check_parts(session: CompilerSession, found: Compilation, path: Path) -> None:

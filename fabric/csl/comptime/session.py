@@ -129,6 +129,7 @@ class CompilerSession:
         self.budget = Budget(options.max_comptime_steps, options.max_inlined_iterations, options.max_instances)
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}
+        self.renamed: set[str] = set()  # prefixes of `RENAMED` that the program imports by
         self.by_address = False
         """Whether some number became a pointer: it may lead to a register."""
 
@@ -177,7 +178,9 @@ class CompilerSession:
         if name.startswith("<") and name.endswith(">"):
             inner = name[1:-1]
             for old, new in RENAMED.items():
-                inner = new + inner[len(old) :] if inner.startswith(old) else inner
+                if inner.startswith(old):
+                    self.renamed.add(old)
+                    inner = new + inner[len(old) :]
             for directory in map(Path, (*self.options.import_paths, str(LIBRARY))):
                 for found in (Path(directory, f"{inner}.csl"), Path(directory, inner)):
                     if found.is_file():

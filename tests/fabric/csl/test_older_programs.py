@@ -9,7 +9,7 @@ from fabric.csl.diagnostics import CslError
 from harness.sdk.compiler import main
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
 from tests.fabric.csl.running import run_task
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, DeadlockError
 
 LAYOUT = """const memcpy = @import_module("<memcpy_multi/get_params>", .{ .width = 1, .height = 1 });
 layout {
@@ -76,6 +76,37 @@ def test_launch_is_given_to_the_copies_alone_and_streams_are_unblocked_twice(tmp
     with SdkRuntime(tmp_path / "out") as runner:
         runner.launch("go")
         runner.launch("go")
+
+
+ECHO = """param memcpy_params: comptime_struct;
+const sys = @import_module("<MODULE/memcpy>", memcpy_params);
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = sys.MEMCPYD2H_1, .output_queue = @get_output_queue(2) });
+task word(v: u32) void {
+  @block(sys.MEMCPYH2D_1);
+  @mov32(out, v + 1, .{ .async = true, .unblock = sys.MEMCPYH2D_1 });
+}
+comptime { @bind_data_task(word, @get_data_task_id(sys.MEMCPYH2D_1)); }
+"""
+
+
+@pytest.mark.parametrize("module", ["memcpy_multi", "memcpy"])
+def test_words_came_while_others_entered_before_sdk_1_0(tmp_path, module):
+    """A tutorial of 0.9 sends more words than its queues hold before it asks for the first."""
+    colors = ", .MEMCPYH2D_1 = @get_color(3), .MEMCPYD2H_1 = @get_color(4) }"
+    layout = LAYOUT[: LAYOUT.index("  @export_name")].replace(" }", colors, 1).replace("memcpy_multi", module) + "}\n"
+    for name, text in (("layout.csl", layout), ("pe.csl", ECHO.replace("MODULE", module))):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=8,3", "--fabric-offsets=4,1", "--memcpy", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == 0
+    found, how = np.zeros(40, np.uint32), HOW | {"streaming": True}
+    with SdkRuntime(tmp_path / "out") as runner:
+        runner.memcpy_h2d(3, np.arange(40, dtype=np.uint32), 0, 0, 1, 1, 40, nonblock=True, **how)
+        if module == "memcpy":
+            with pytest.raises(DeadlockError):
+                runner.memcpy_d2h(found, 4, 0, 0, 1, 1, 40, **how)
+            return
+        runner.memcpy_d2h(found, 4, 0, 0, 1, 1, 40, **how)
+    assert found.tolist() == list(range(1, 41))
 
 
 def test_a_type_alone_is_no_statement_but_void(tmp_path):
