@@ -51,6 +51,9 @@ def random_fifos(rng):
             done = rng.choice(TASKS) if rng.chance(0.2) else None
             handed = p.async_(rng.choice(("low", "medium", "high")), ut=ut, activate=done)
         op(*operands, async_=handed)
+        if rng.chance(0.3):
+            p.q_state(p.r[4], "cut")
+            p.st16(p.r[4], memory[SIZE - 1])
 
     for name in TASKS:
         with p.task(name):

@@ -236,7 +236,7 @@ class _Writer:
             elif what == 1:
                 self.emit("td_exit", color)
             elif what == 2 and rng.chance(0.5):
-                self.emit("q_state", self.reg(1), imm=rng.randrange(0, 4))
+                self.emit("q_state", self.reg(1), imm=rng.randrange(0, 5))
             elif what == 2:
                 self.emit("in_td", self.reg(1), imm=color)
             elif what == 3 and self.filters:

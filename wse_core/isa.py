@@ -233,7 +233,8 @@ _ROWS: list[tuple[Any, ...]] = [
     ("flt_set", "flt", "i---", (0, 0), "config", "arch §8.3",
      "filter a: field <immediate> (0 counter, 1 max, 2 limit) = register b"),
     ("q_state", "in_td", "i---", (0, 0), "config", "arch §6",
-     "register a = set of queues: <immediate> 0 inputs that are empty, 1 full inputs, 2 empty outputs, 3 full outputs"),
+     "register a = set of queues: <immediate> 0 inputs that are empty, 1 full inputs, 2 empty outputs, 3 full outputs; "
+     "4: number of elements that a FIFO left of the main thread's last operation with one, as it ended it"),
     ("trap", "jmp", "----", (0, 0), "int", "this model", "stop with a ProgramFault carrying the immediate"),
 ]
 

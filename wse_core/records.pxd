@@ -359,6 +359,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint16_t regs[N_REGS]
     uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
     uint8_t prng            # the active random generator
+    uint16_t cut            # elements that a FIFO left of the main thread's last operation with one
     uint32_t lost           # set of tasks that were activated again before they had begun, since the start
 
 ctypedef struct fault_t:

@@ -455,7 +455,7 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     elif form == FORM_ROUTE:
         exec_route(s, ce, cell, t, ins)
     elif form == FORM_IN_TD and ins.op == OP_Q_STATE:
-        reg_write(ce, ins.a, 1, queues_that_are(s, ce, cell, t, ins.imm))
+        reg_write(ce, ins.a, 1, ce.cut if ins.imm == STATE_CUT else queues_that_are(s, ce, cell, t, ins.imm))
     elif form == FORM_IN_TD:
         value = 0
         if ins.imm < N_COLORS and s.f.route[ins.imm] != NULL:

@@ -298,6 +298,8 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
             pack = p
         if ops[k].mode == OPND_FIFO:
             streams = True
+            if id == MAIN:
+                ce.cut = 0
     if streams:
         f.group = 2 if pack == 1 else 1
     elif f.a.mode == OPND_REG or (f.a.mode == OPND_MEM1D and f.a.step == 0 and th.n > 1):
@@ -620,6 +622,8 @@ cdef bint diverted_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             fifo_ends(ce, ops[k], k == 2, g)
             ended = True
     if ended:
+        if th.form.id == MAIN:
+            ce.cut = <uint16_t>(th.n - th.k if th.n - th.k < 0xFFFF else 0xFFFF)
         end_step(ce, th, t, 1, 0)
         vec_complete(s, ce, cell, th, t, 1)
     return ended

@@ -273,7 +273,7 @@ class Program:
         """Set a register to 1 if `color` is in teardown at this PE, else to 0."""
 
     def q_state(self, dst: Reg, what: str) -> None:
-        """Set a register to the set of queues, bit k for queue k, that are in a state."""
+        """Set a register to the set of queues, bit k for queue k, that are in a state, or to what a FIFO left."""
 
     def flt_set(self, filter: int, field: Literal["counter", "max", "limit"], value: Reg | int) -> None:
         """Set a field of a counter filter of this PE."""

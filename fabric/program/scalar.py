@@ -15,7 +15,7 @@ from wse_core import isa
 
 __all__ = ["Scalars"]
 
-QUEUE_STATES = ("empty_inputs", "full_inputs", "empty_outputs", "full_outputs")
+QUEUE_STATES = ("empty_inputs", "full_inputs", "empty_outputs", "full_outputs", "cut")
 """`Scalars.q_state` asks for one of these, in the order of its numbers."""
 
 
@@ -178,13 +178,14 @@ class Scalars:
         self.unit.emit("in_td", a=self.unit.register_field(dst, "i", "in_td"), imm=self.unit.color(color, "in_td"))
 
     def q_state(self, dst: Reg, what: str) -> None:
-        """Set a register to the set of queues, bit k for queue k, that are in a state.
+        """Set a register to the set of queues, bit k for queue k, that are in a state, or to what a FIFO left.
 
         Parameters
         ----------
         dst : Reg
         what : str
-            ``empty_inputs``, ``full_inputs``, ``empty_outputs`` or ``full_outputs``.
+            ``empty_inputs``, ``full_inputs``, ``empty_outputs`` or ``full_outputs``; ``cut``: the number of elements
+            that a FIFO left of the main thread's last operation with one, because it was empty or full.
         """
         if what not in QUEUE_STATES:
             raise self.unit.error(f"q_state: there is no state {what!r}", hint=", ".join(QUEUE_STATES))

@@ -73,6 +73,7 @@ class CE:
         self.reg_ready = [0] * isa.N_REGS
         self.activated, self.blocked = int(image.active), int(image.blocked)
         self.held = 0  # set of blocked microthreads
+        self.cut = 0  # elements that a FIFO left of the main thread's last operation with one
         self.lost = 0  # set of tasks that were activated again before they had begun
         self.last_picked = N_TASK_IDS - 1
         self.running, self.running_control = N_TASK_IDS - 1, False  # the task that was started last

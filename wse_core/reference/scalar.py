@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
-from wse_core.encoding import MAIN, N_TASK_IDS
+from wse_core.encoding import MAIN, N_TASK_IDS, STATE_CUT
 from wse_core.image import DSD_FABIN, DSD_FABOUT, DSD_MEM1D, DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import (
@@ -362,7 +362,7 @@ def exec_route(ce: CE, ins: DecodedInstruction, t: int) -> None:
 def exec_in_td(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Ask whether a color is in teardown, or which queues are empty or full."""
     if ins.op.name == "q_state":
-        write_result(ce, ins.a, 1, ce.queues_that_are(ins.immediate, t))
+        write_result(ce, ins.a, 1, ce.cut if ins.immediate == STATE_CUT else ce.queues_that_are(ins.immediate, t))
         return
     write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.immediate)))
 

@@ -142,6 +142,8 @@ def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
     thread = async_ut(ce, ins) if ins.is_async() else MAIN
     if thread is None:
         raise ReferenceFault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
+    if thread == MAIN and operation.of_kind(DSD_FIFO):
+        ce.cut = 0
     ce.book(t, 1)
     ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
     ce.pc = ins.next
@@ -357,6 +359,8 @@ def vec_step(ce: CE, thread: int, t: int) -> None:
         for operand in fifo_lacks(ce, operation):
             if operand.has(F_TERMINATE):
                 fifo_of(ce, operand).ended[operand is operation.dest].add(group_of(ce, operation))
+        if thread == MAIN:
+            ce.cut = 0xFFFF if operation.n is None else min(operation.n - operation.k, 0xFFFF)
         cost, conflict, ended = 1, 0, True
     else:
         group = group_of(ce, operation)

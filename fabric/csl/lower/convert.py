@@ -29,7 +29,7 @@ class Conversions(Builder):
         if source == target:
             return value
         if target == BOOL:
-            return self._as_bool(value, source)
+            return self.as_bool(value, source)
         if isinstance(source, BoolType):
             source = IntType(16, False)
             if isinstance(target, IntType) and target.words == 1:
@@ -115,7 +115,7 @@ class Conversions(Builder):
         self.place(done)
         return result
 
-    def _as_bool(self, value: Operand, source: Type) -> Vreg:
+    def as_bool(self, value: Operand, source: Type) -> Vreg:
         result, done, zero = self.new(1), self.new_block(), self.new_block()
         wide = source.words == 2
         row = ("brs" if wide else "brh") if isinstance(source, FloatType) else ("br32" if wide else "br16")

@@ -273,7 +273,7 @@ class FunctionLowering(MachineRoutines):
         name = expr.name
         if name in OPERATIONS:
             self.operation(expr)
-            return None if any(str(value.type) == "fifo_dsd" for value in expr.arguments) else 1
+            return self.has_finished()
         if name == "@map":
             self.map(expr)
             return None

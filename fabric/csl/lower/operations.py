@@ -15,8 +15,9 @@ from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vr
 from fabric.csl.lower.dsd import Chosen, Descriptor, Fixed
 from fabric.csl.lower.mapping import HELD, Mapping
 from fabric.csl.lower.vectors import saves_address
-from fabric.csl.types import DsdType, DsrType, PointerType, is_byte
+from fabric.csl.types import U16, DsdType, DsrType, PointerType, is_byte
 from wse_core import isa
+from wse_core.encoding import STATE_CUT
 from wse_core.image import TASK_TEARDOWN
 
 __all__ = ["LoweredOperations"]
@@ -29,6 +30,8 @@ class LoweredOperations(Mapping):
 
     arrived_index: Vreg | None
     """A data task of two parameters has this second one."""
+    cut_short: set[bool | None]
+    """Of each form in which the operation was written last: whether a FIFO may have ended it; None: at times."""
 
     # ---- operands
 
@@ -46,6 +49,7 @@ class LoweredOperations(Mapping):
     def operation(self, expr: tree.BuiltinCall) -> None:
         """Write a vector operation."""
         name = expr.name[1:]
+        self.cut_short = set()
         dest, *sources = expr.arguments
         if not any(self.is_vector(x) for x in (dest, *sources)):
             self._scalar(name, dest, sources)
@@ -61,6 +65,24 @@ class LoweredOperations(Mapping):
             else:
                 operands.append(self.value(value))
         self._for_each(operands, lambda one: self._operate(expr, one))
+
+    def has_finished(self) -> Operand:
+        """Return whether the operation that was written last has done all of its elements: a FIFO may have ended it."""
+        if len(self.cut_short) > 1 or None in self.cut_short:
+            what = "whether a FIFO ended this operation cannot be told where its operand is one only sometimes"
+            raise Fault(what, self.span, "an operation on each operand")
+        if True not in self.cut_short:
+            return 1
+        left = self.new(1)
+        self.put("q_state", left, data=STATE_CUT)
+        return self.alu("xor16", self.as_bool(left, U16), 1)
+
+    def _ends(self, value: Any) -> bool | None:
+        """Whether a FIFO as this operand may end a synchronous operation; None where it depends."""
+        if isinstance(value, ExplicitDsr):
+            kinds = self.program.kinds_in(value)
+            return "fifo_dsd" in kinds if len(kinds) == 1 or "fifo_dsd" not in kinds else None
+        return isinstance(value, Descriptor) and value.fixed.ends
 
     def _for_each(self, operands: list[Any], write: Callable[[list[Any]], None]) -> None:
         """Write an operation once for each of the descriptors that an operand may be."""
@@ -122,6 +144,8 @@ class LoweredOperations(Mapping):
             if isinstance(value, Descriptor) and value.fixed.fifo is not None:
                 ends = value.fixed.fifo.ends(place > 0, ending is None)
                 operands[place] = value.with_(fixed=replace(value.fixed, ends=ends))
+        cuts = {self._ends(value) for value in operands} if ending is None else set()
+        self.cut_short.add(True in cuts if None not in cuts else None)
         result: Vreg | None = None
         scalars: list[Operand] = []
         slots: list[Any] = []
@@ -215,6 +239,21 @@ class LoweredOperations(Mapping):
                     raise Fault("a FIFO with a mem4d_dsd is not supported", self.span)
                 extent = value.extent if value.extent is not None else known[0].extent if known else 1
                 operands[place] = value.with_(extent=extent)
+        vectors = [x for x in order if isinstance(x, (Descriptor, ExplicitDsr))]
+        if isinstance(vectors[0], ExplicitDsr) and "fifo_dsd" in self.program.kinds_in(vectors[0]):
+            self.put("dsr_len", None, self._length_beside(vectors), data=vectors[0])
+
+    def _length_beside(self, vectors: list[Any]) -> Operand:
+        """Return how many elements an operation has whose first operand is a DSR with a FIFO, which has no length."""
+        others = [x for x in vectors[1:] if not (isinstance(x, Descriptor) and x.fixed.fifo is not None)]
+        if not others:
+            return 1
+        other = others[0]
+        dsd = self.program.loaded_before(other, self.block) if isinstance(other, ExplicitDsr) else other
+        if dsd is None or dsd.extent is None or len(self.program.kinds_in(vectors[0])) > 1:
+            what = f"how many elements this operation has is not known: {vectors[0]} may hold a FIFO"
+            raise Fault(what, self.span, "give the operation the DSDs themselves")
+        return dsd.extent
 
     @staticmethod
     def _packings(op: isa.Op, operands: list[Any]) -> None:

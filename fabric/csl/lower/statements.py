@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.builtins.operations import OPERATIONS
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg
@@ -41,6 +42,10 @@ class LoweredStatements(Descriptors):
     """Functions that are written where they are called have an end, and the register of the result, the memory of an
     array or struct, or where a descriptor is kept.
     """
+
+    @abstractmethod
+    def operation(self, expr: tree.BuiltinCall) -> None:
+        """Write a vector operation."""
 
     def statements(self, block: tree.Block) -> None:
         """Write the statements of a block."""
@@ -227,6 +232,9 @@ class LoweredStatements(Descriptors):
                 self.call(node.value)
         elif isinstance(node.value, tree.PointerCall):
             self.pointer_call(node.value)
+        elif isinstance(node.value, tree.BuiltinCall) and node.value.name in OPERATIONS:
+            self.span = node.value.span
+            self.operation(node.value)
         elif isinstance(node.value, tree.BuiltinCall):
             self.builtin(node.value)
         elif is_wide(node.value.type):

@@ -12,7 +12,7 @@ from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg, signed
 from fabric.csl.lower.bytes import UPPER, Bytes, is_byte_place
 from fabric.csl.lower.constants import scalar_bits, words_of_type
 from fabric.csl.lower.wide import is_wide
-from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type, is_byte
+from fabric.csl.types import ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type, is_byte
 
 __all__ = ["LoweredValues", "acts", "part_of_word"]
 
@@ -183,8 +183,6 @@ class LoweredValues(Bytes):
 
     def _value_BuiltinCall(self, expr: tree.BuiltinCall) -> Operand:
         result = self.builtin(expr)
-        if result is None and expr.type == BOOL:
-            raise Fault("whether a FIFO ended an operation early cannot be read", expr.span, "leave the result unused")
         if result is None:
             raise Fault(f"the back end does not take {expr.name} here", expr.span)
         return result

@@ -102,6 +102,10 @@ class Attributes(ABC):
         """Whether some `@map` walks over a DSR."""
         return dsr in self._mapped
 
+    def kinds_in(self, dsr: ExplicitDsr) -> set[str]:
+        """Return the kinds of descriptors that a DSR is loaded with anywhere."""
+        return {kind for kind, _ in self._kinds.get(dsr, ())}
+
     def held_by(self, dsr: ExplicitDsr, span: Span) -> tuple[str, bool]:
         """Return the kind of descriptor that a DSR is loaded with wherever it is, and whether it saves its address."""
         found = self._kinds.get(dsr, set())

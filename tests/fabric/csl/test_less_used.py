@@ -71,6 +71,48 @@ def test_a_synchronous_operation_on_a_fifo_ends_when_that_is_full_or_empty(tmp_p
 
 
 @pytest.mark.parametrize("arch", ARCHES)
+def test_an_operation_tells_whether_a_fifo_ended_it(tmp_path, arch):
+    """Whether the FIFO is the target, a source, or in a DSR; one that does not wait has not been ended yet."""
+    body = """
+      const some = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> a[i] });
+      told[0] = @fmovs(fifo, from);
+      while (@fmovs(&last, fifo)) { turns += 1; }
+      told[1] = @fmovs(to, fifo);
+      told[2] = @fmovs(fifo, some);
+      if (!@fmovs(fifo, 7.5)) { turns = 0; }
+      @load_to_dsr(held, fifo);
+      told[3] = @fadds(some, held, 1.0);
+      told[4] = @fadds(some, held, 1.0);
+      told[5] = @fmovs(fifo, some) and !@fmovs(from, fifo);
+      @load_to_dsr(copied, fifo);
+      @fmovs(copied, 9.0);
+      told[6] = @fmovs(to, fifo, .{ .async = true });
+    """
+    words = "var told: [7]bool; var turns: u16; var last: f32; "
+    fifo = """const fifo = @allocate_fifo(buffer);
+      const held = @get_dsr(dsr_src1, 3); const copied = @get_dsr(dsr_dest, 4);"""
+    names = {"told": "u2", "turns": "u2", "last": "<f4", "y": "<f4"}
+    found = run_task(tmp_path, body, VECTORS, words, fifo, results=names, arch=arch)
+    assert found["told"].tolist() == [0, 0, 1, 1, 0, 1, 1]
+    assert (found["turns"].tolist(), found["last"].tolist()) == ([6], [5.5])
+    assert found["y"][0] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ("if (@fadds(to, from, held)) { k = 1; }", "cannot be told where its operand is one only sometimes"),
+        ("@fmovs(to, held);", "how many elements this operation has is not known"),
+    ],
+)
+def test_a_register_that_holds_a_fifo_at_times(tmp_path, operation, message):
+    body = "if (k > 0) { @load_to_dsr(held, fifo); } else { @load_to_dsr(held, from); } " + operation
+    words = "var k: i16; const held = @get_dsr(dsr_src1, 3); const fifo = @allocate_fifo(buffer);"
+    with pytest.raises(CslError, match=message):
+        run_task(tmp_path, body, VECTORS, words, results={})
+
+
+@pytest.mark.parametrize("arch", ARCHES)
 def test_two_operations_between_memory_and_a_fifo_run_beside_each_other(tmp_path, arch):
     """One fills a FIFO that is too small for it while the other empties it: each has a microthread of its own."""
     filled = "@fmovs(to, fifo, .{ .async = true }); @fmovs(fifo, from, .{ .async = true });"

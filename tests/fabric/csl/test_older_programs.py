@@ -80,7 +80,8 @@ def test_launch_is_given_to_the_copies_alone_and_streams_are_unblocked_twice(tmp
 
 ECHO = """param memcpy_params: comptime_struct;
 const sys = @import_module("<MODULE/memcpy>", memcpy_params);
-const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = sys.MEMCPYD2H_1, .output_queue = @get_output_queue(2) });
+const out = @get_dsd(fabout_dsd, .{
+  .extent = 1, .fabric_color = sys.MEMCPYD2H_1, .output_queue = @get_output_queue(2) });
 task word(v: u32) void {
   @block(sys.MEMCPYH2D_1);
   @mov32(out, v + 1, .{ .async = true, .unblock = sys.MEMCPYH2D_1 });
