@@ -78,7 +78,8 @@ def test_its_card_is_true(shipped):
 def test_it_has_learned(shipped):
     """Texts differ from one Python to the next, so the bounds are wide; a uniform guess costs 4.6 nats."""
     model, length = PlainDecoder(shipped.decoder, shipped.weights()), shipped.decoder.context
-    ids = shipped.tokenizer().encode("".join(one for one in TEXT if one in shipped.tokenizer().ids))
+    tokenizer = shipped.tokenizer()
+    ids = tokenizer.encode("".join(one for one in TEXT if one in tokenizer.ids))
     seen = round(len(ids) * (1 - load_train("pydoc").data.held_out))
     for starts, most in ((range(0, seen, seen // 12), 1.2), (range(seen, len(ids) - length, length * 20), 1.9)):
         losses = []
