@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -286,7 +287,7 @@ def _answer(wafers: dict[int, Wafer], key: int, notes: list[tuple[Any, ...]]) ->
 
 def _build(wafers: dict[int, Wafer], key: int, parts: tuple[Any, ...], backend: Backend | None) -> int:
     wafer = wafers[key] = Wafer(resident_of(*parts), backend)
-    for stream in wafer.resident.inputs:
+    for stream in chain(*wafer.resident.inputs):
         wafer.fabric.entered(stream)  # from here on it is kept in mind
     return wafer.fabric.cycle
 
@@ -296,7 +297,7 @@ def _run(wafers: dict[int, Wafer], key: int, how: dict[str, Any]) -> Ran:
     run = wafer.fabric.run(**how)
     return Ran(
         run,
-        [wafer.fabric.entered(stream) for stream in wafer.resident.inputs],
+        [wafer.fabric.entered(stream) for stream in chain(*wafer.resident.inputs)],
         [wafer.fabric.receive(stream) for stream in wafer.resident.outputs],
     )
 

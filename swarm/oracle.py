@@ -31,7 +31,7 @@ class OraclePort(Endpoint):
 
     def __init__(self, resident: Resident, coordinator: Coordinator) -> None:
         r = resident
-        self.oracle = StreamedOracle(r.network, r.machine, r.width, r.height, r.samples)
+        self.oracle = StreamedOracle(r.network, r.machine, r.width, r.height, r.samples, r.column_groups)
         self.coordinator, self.wafer = coordinator, self
         self._course: Course[None] | None = None
 

@@ -8,6 +8,7 @@ which began `origin` cycles earlier.  A wafer is simulated until a cycle before 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class WaferPort(Endpoint):
     def __init__(self, wafer: Any, gap: float = 0.0) -> None:
         self.wafer, self.link = wafer, Server(gap)
         self.origin, self.ended = wafer.fabric.cycle, 0
-        for stream in wafer.resident.inputs:
+        for stream in chain(*wafer.resident.inputs):
             wafer.fabric.entered(stream)  # from here on it is kept in mind
 
     def set_clock(self, clock: int, ended: int) -> None:
@@ -95,6 +96,7 @@ class WaferPort(Endpoint):
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
         self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
+        self._some = [[np.empty(0, np.int64)] * len(groups) for groups in self.wafer.resident.inputs]
         self.offered = self._allowed = 0
         self.limited, self._complete, self._new = False, False, True
         self.hops = self.macs = 0
@@ -109,14 +111,15 @@ class WaferPort(Endpoint):
         numbers = script.sequence[self.offered : stop]
         there = link_times(self.link, arrived, self.ready, self.ended)
         columns = self._sender[numbers]
-        for column, stream in enumerate(self.wafer.resident.inputs):
+        for column, groups in enumerate(self.wafer.resident.inputs):
             mine = columns == column
             if not mine.any():
                 continue
             at = in_order(whole(there[mine]), self._last[column]).astype(np.int64)
             self._last[column] = int(at[-1])
             chosen = numbers[mine]
-            self.wafer.fabric.send(stream, self._words[chosen], self._control[chosen], at=at + self.origin)
+            for stream in groups:
+                self.wafer.fabric.send(stream, self._words[chosen], self._control[chosen], at=at + self.origin)
         self.offered = stop
 
     def allow(self, taken: Times) -> None:
@@ -168,8 +171,8 @@ class WaferPort(Endpoint):
     def _hear(self) -> bool:
         """Take what entered and what left; return whether there was any."""
         resident, heard = self.wafer.resident, 0
-        for column, stream in enumerate(resident.inputs):
-            times = self.wafer.fabric.entered(stream) - self.origin
+        for column in range(len(resident.inputs)):
+            times = self._entered(column)
             first = self._first[column] + self._in[column]
             self.entered[self._place[first : first + len(times)]] = times
             self._in[column] += len(times)
@@ -182,6 +185,16 @@ class WaferPort(Endpoint):
             self._out[column] += len(came)
             heard += len(came)
         return heard > 0
+
+    def _entered(self, column: int) -> NDArray[np.int64]:
+        """Return when the next words of a column had entered, in all of its groups."""
+        some = [
+            np.concatenate([before, self.wafer.fabric.entered(stream) - self.origin])
+            for before, stream in zip(self._some[column], self.wafer.resident.inputs[column], strict=True)
+        ]
+        count = min(map(len, some))
+        self._some[column] = [times[count:] for times in some]
+        return np.max([times[:count] for times in some], axis=0)
 
     def known(self) -> tuple[Times, Times]:
         """Return when words entered and numbers left, each with all before it, as far as that is known."""

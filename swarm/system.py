@@ -167,7 +167,7 @@ class System:
     machine : Machine
         Its numbers say how fast links, nodes, updates, DRAM and flash are.
     width, height : int
-        PEs of each wafer that are used.
+        PEs of a group of columns of each wafer.
     wafers : int
     batch : int
         Samples over all wafers.
@@ -181,6 +181,8 @@ class System:
         Called with (begin, label, track, end), in cycles, for each phase of an iteration when its times are known.
     workers : int, optional
         Wafers that run side by side on the host; default one per core.  No result depends on it.
+    column_groups : int, optional
+        Groups of columns of each wafer, which share its samples.
 
     Attributes
     ----------
@@ -210,13 +212,15 @@ class System:
         form: str = "steps",
         mark: Callable | None = None,
         workers: int | None = None,
+        column_groups: int = 1,
     ) -> None:
         if wafers < 1:
             raise ConfigError(f"{wafers} wafers", where="system", hint="at least 1")
-        unit = wafers * max(1, height // network.image_rows)
+        unit = wafers * max(1, height // network.image_rows) * column_groups
         if batch < 1 or batch % unit:
             raise ConfigError(
-                f"a batch of {batch} does not divide over {wafers} wafer{'s' * (wafers > 1)} of {height} rows of PEs",
+                f"a batch of {batch} does not divide over {wafers} wafer{'s' * (wafers > 1)} of {height} rows of PEs"
+                + f" in {column_groups} groups of columns" * (column_groups > 1),
                 where="batch",
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
@@ -227,7 +231,7 @@ class System:
         self.backend: Backend = simulated or chosen()[0]
         self.bytes_per_parameter = bytes_per_parameter
         self.crew = current() if backend != "numpy" else None
-        self.parts = network, machine, width, height, batch // wafers, form
+        self.parts = network, machine, width, height, batch // wafers, form, column_groups
         self.resident = resident_of(*self.parts)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         self.ways = Ways(machine, self.coordinator, bytes_per_parameter, wafers)
@@ -425,11 +429,11 @@ class System:
 
     def simulated(self, machine: Machine, passes: Sequence[tuple[bool, bool]]) -> float:
         """Return the cycles of an iteration on another machine, simulated with samples of zeros, in steady state."""
-        network, _, width, height, samples, form = self.parts
+        network, _, width, height, samples, form, column_groups = self.parts
         place = width, height, len(self.ports), self.batch, self.bytes_per_parameter, self.backend, form
         coordinator = self.coordinator
         running = [kept.running.copy() for _, kept in coordinator.over_batches]
-        other = System(network, coordinator.matrices, coordinator.norms, machine, *place)
+        other = System(network, coordinator.matrices, coordinator.norms, machine, *place, column_groups=column_groups)
         nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.logits.rows)]
         shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
         try:

@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike
 from fabric.layout.classes import occurring
 from fabric.layout.filters import Filters
 from fabric.layout.parameters import Write, writes_of
+from fabric.layout.part import LayoutPart
 from fabric.layout.rectangles import Rect, RectLike, rect_within
 from fabric.layout.routes import Painting, RouteCall, frozen
 from fabric.layout.streams import Side, Stream, Streams
@@ -106,6 +107,24 @@ class Layout:
         if rect is None:
             return Rect(0, 0, self.width, self.height)
         return rect_within(rect, self.width, self.height, what)
+
+    def part(self, rect: RectLike) -> LayoutPart:
+        """Return a rectangle of the layout that is painted as if it were a layout of its own.
+
+        Parameters
+        ----------
+        rect : tuple
+            See `rect`; without steps.
+
+        Raises
+        ------
+        LayoutError
+            The rectangle leaves the layout or has steps.
+        """
+        found = self.rect(rect, "part")
+        if (found.sx, found.sy) != (1, 1):
+            raise LayoutError(f"part {tuple(found)} has steps", hint="a rectangle (x, y, w, h)")
+        return LayoutPart(self, found)
 
     def _changing(self) -> None:
         if self._spec is not None:

@@ -264,7 +264,8 @@ class TrainConfig(TrainFile):
             return "steps"
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
-        plan, tokens = MemoryPlan(self.graph, self.mesh.width), max(1, self.at_once // self.wafers // self.mesh.height)
+        rows = self.mesh.height * self.mesh.column_groups
+        plan, tokens = MemoryPlan(self.graph, self.mesh.columns), max(1, self.at_once // self.wafers // rows)
         return form_of(plan, self.build_machine(), tokens, self.densities_of)
 
     @property
@@ -337,7 +338,8 @@ class TrainConfig(TrainFile):
 
         network, mesh = self.build_network(), self.mesh
         try:
-            resident_of(network, self.build_machine(), mesh.width, mesh.height, self.at_once // self.wafers, self.form)
+            samples, groups = self.at_once // self.wafers, mesh.column_groups
+            resident_of(network, self.build_machine(), mesh.columns, mesh.height, samples, self.form, groups)
         except (ConfigError, UnsupportedError) as error:
             error.where = place(self.source, error.where or "")
             raise
@@ -608,6 +610,22 @@ class TrainConfig(TrainFile):
                 f"{machine['fabric.height']} of {machine.preset}",
                 where="mesh",
             )
+        if mesh.width % mesh.column_groups:
+            raise ConfigError(
+                f"{mesh.width} columns of PEs do not divide into {mesh.column_groups} groups",
+                where="mesh.column_groups",
+                hint=f"{mesh.width // mesh.column_groups * mesh.column_groups or mesh.column_groups} columns",
+            )
+        from fabric.networks.streamed.across import joining_rows
+
+        joining = joining_rows(mesh.columns, mesh.column_groups)
+        if mesh.height + joining > machine["fabric.height"]:
+            raise ConfigError(
+                f"{mesh.height} rows of PEs and {joining} in which {mesh.column_groups} groups of columns meet exceed "
+                f"the {machine['fabric.height']} of {machine.preset}",
+                where="mesh.column_groups",
+                hint="more groups, of fewer columns, or fewer rows",
+            )
         sequence, unit = self.data.sequence, self.data.sequence * self.train.accumulate
         if sequence > 1 and self.data.batch % unit:
             parts = f"{self.train.accumulate} parts of " * (self.train.accumulate > 1)
@@ -628,10 +646,12 @@ class TrainConfig(TrainFile):
         if batch % unit:
             near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
             passes, factor = (f"{parts} passes over ", f"{parts} x ") if parts > 1 else ("", "")
-            rows = f"{mesh.groups} times {mesh.image_rows}" if mesh.image_rows > 1 else f"{mesh.height}"
+            rows = f"{mesh.height // mesh.image_rows} times " * (mesh.image_rows > 1)
+            rows += f"{mesh.image_rows if mesh.image_rows > 1 else mesh.height} rows of PEs"
+            rows += f" in {mesh.column_groups} groups of columns" * (mesh.column_groups > 1)
             raise ConfigError(
                 f"a batch of {batch} does not divide over {passes}{self.wafers} wafer{'s' * (self.wafers > 1)} of "
-                f"{rows} rows of PEs: {batch} / ({factor}{self.wafers} x {mesh.groups}) leaves {batch % unit}",
+                f"{rows}: {batch} / ({factor}{self.wafers} x {mesh.groups}) leaves {batch % unit}",
                 where="data.batch",
                 hint=" or ".join(near),
                 value=batch,
@@ -949,7 +969,7 @@ def _oddities(config: TrainConfig) -> list[str]:
     found = []
     if config.train.optimizer.lr == 0:
         found.append("train.optimizer.lr is 0: no weight will ever change")
-    if config.mesh.width > max(config.widths):
+    if config.mesh.columns > max(config.widths):
         found.append(
             f"mesh.width is {config.mesh.width}: no layer has more than {max(config.widths)} features, the other "
             "columns of PEs have nothing to do"

@@ -298,11 +298,23 @@ class MeshConfig:
     image_rows: int = option(
         1, doc="rows of PEs that an image lies on, a strip of its rows of pixels in each", low=1, high=10**6
     )
+    column_groups: int = option(
+        1,
+        doc="groups of columns, each with all features of other samples (layout B); their sums meet in as many more "
+        "rows of PEs as a group has columns",
+        low=1,
+        high=10**6,
+    )
+
+    @property
+    def columns(self) -> int:
+        """The features lie over so many columns: those of a group."""
+        return self.width // self.column_groups
 
     @property
     def groups(self) -> int:
         """Samples are shared by so many rows of PEs, or groups of them that an image lies on."""
-        return max(1, self.height // self.image_rows)
+        return max(1, self.height // self.image_rows) * self.column_groups
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Trainer(MasterLoop):
                 self.matrices,
                 self.norms,
                 self.machine,
-                mesh.width,
+                mesh.columns,
                 mesh.height,
                 self.config.wafers,
                 self.config.at_once,
@@ -98,6 +98,7 @@ class Trainer(MasterLoop):
                 backend=self.backend,
                 form=self.config.form,
                 mark=mark,
+                column_groups=mesh.column_groups,
             )
             self.system.coordinator.script("train")
         return self.system

@@ -54,6 +54,7 @@ from fabric.kernels.streamed.placement import (
     resident,
 )
 from fabric.layout.layout import Layout
+from fabric.layout.part import Painted
 from fabric.layout.streams import Stream
 from fabric.price import timing
 from fabric.program.program import Program
@@ -268,7 +269,7 @@ def product_program(
     return p
 
 
-def route_product(layout: Layout, place: Placement) -> None:
+def route_product(layout: Painted, place: Placement) -> None:
     """Route weights down the columns and partial sums round the ring of columns."""
     columns, height = place.columns, place.height
     layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")

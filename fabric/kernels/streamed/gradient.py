@@ -64,6 +64,7 @@ from fabric.kernels.streamed.placement import (
     resident,
 )
 from fabric.layout.layout import Layout
+from fabric.layout.part import Painted
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
 from wse_core import numerics
@@ -546,7 +547,7 @@ def across(column: int, group: int) -> int:
     return ACROSS + 2 * column + group % 2
 
 
-def route_gradient(layout: Layout, place: Placement, sender: int | None = None) -> None:
+def route_gradient(layout: Painted, place: Placement, sender: int | None = None) -> None:
     """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group.
 
     `sender` is the column whose row of dY the routes let pass at first: one that sent the last row leaves them so, and

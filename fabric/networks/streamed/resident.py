@@ -8,7 +8,9 @@ Memory of a PE
 
 Layout
     Features over x, tokens (samples) over y: layout A of the white paper.  Weights and commands enter at the north of
-    each column, gradients and losses leave at its south.
+    each column, gradients and losses leave at its south.  In layout B there are several such meshes side by side,
+    groups of columns with other tokens each, which take the same words; what leaves at their south is added up below
+    (`fabric.networks.streamed.across`).
 
 Source: weight streaming white paper, sections 7.2 and 7.3.
 """
@@ -27,6 +29,8 @@ from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
+from fabric.layout.part import LayoutPart
+from fabric.layout.rectangles import Rect
 from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.layouts import ColumnLayout
@@ -37,6 +41,7 @@ from fabric.networks.graph.rotary import base_of, turned_of
 from fabric.networks.graph.strips import on_strips, strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
+from fabric.networks.streamed.across import join_groups, joining_rows
 from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
@@ -89,7 +94,7 @@ class Resident:
     network : Network
     machine : Machine
     width, height : int
-        PEs.
+        PEs of a group of columns.
     samples : int
         Tokens of this wafer: one sample each.
     form : {"steps", "pairs", "both"}, optional
@@ -98,6 +103,8 @@ class Resident:
     turned : collection of str, optional
         Parameters whose gradients are made from a turned copy of the features where they have no gaps; default: those
         for which that takes fewer cycles (`fabric.networks.streamed.operations.gradients`), as far as the copies fit.
+    column_groups : int, optional
+        Groups of columns: 1 is layout A, more are layout B.
 
     Attributes
     ----------
@@ -132,17 +139,19 @@ class Resident:
         samples: int,
         form: str = "steps",
         turned: Collection[str] | None = None,
+        column_groups: int = 1,
     ) -> None:
+        self.column_groups, self.stacked = column_groups, column_groups * height
         if form not in FORMS:
             raise ConfigError(f"weights do not come as {form!r}", where="network", hint=", ".join(FORMS))
         if form == "pairs" and any(node.op in ("convolution", "transposed") for node in network.nodes):
             raise ConfigError("filters go out with steps, not in pairs", where="network", hint='form = "both"')
         self.strips = strips_of(network)
-        self._check_rows(samples, height)
+        self._check_rows(samples, height, column_groups)
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         self.half = Arithmetic.of(machine, network.dtype)
         pairs = any(node.op == "linear" for node in network.nodes)  # filters never go out in pairs
-        self.tokens, self.form = samples * self.strips.rows // height, form if pairs else "steps"
+        self.tokens, self.form = samples * self.strips.rows // self.stacked, form if pairs else "steps"
         network = self.inner
         self._check_sequences()
         self._made: dict[ProgramKey, Program] = {}
@@ -163,7 +172,7 @@ class Resident:
         """The network has this form in a row of PEs, where its images are strips if they lie on several."""
         return self.strips.network
 
-    def _check_rows(self, samples: int, height: int) -> None:
+    def _check_rows(self, samples: int, height: int, column_groups: int) -> None:
         """Refuse rows of PEs that do not divide into images, and samples that do not divide into those."""
         rows = self.strips.rows
         if height % rows:
@@ -172,9 +181,10 @@ class Resident:
                 where="mesh.image_rows",
                 hint=f"{-(-height // rows) * rows} rows of PEs",
             )
-        groups = height // rows
+        groups = height // rows * column_groups
         if samples < 1 or samples % groups:
-            into = f"{height} rows of PEs" if rows == 1 else f"{groups} times {rows} rows of PEs"
+            into = f"{height} rows of PEs" if rows == 1 else f"{height // rows} times {rows} rows of PEs"
+            into += f" of {column_groups} groups of columns" if column_groups > 1 else ""
             raise ConfigError(
                 f"{samples} samples of a wafer do not divide into {into}",
                 where="mesh",
@@ -293,13 +303,16 @@ class Resident:
                     hint="1",
                 )
             sequence = node.size("sequence")
-            if self.samples % sequence:
+            if self.samples // self.column_groups % sequence:
+                of = "of a wafer" if self.column_groups == 1 else "of a group of columns"
                 raise ConfigError(
-                    f"{node.name}: {self.samples} samples of a wafer are no whole sequences of {sequence} tokens",
+                    f"{node.name}: {self.samples // self.column_groups} samples {of} are no whole sequences of "
+                    f"{sequence} tokens",
                     where="data.batch",
                 )
             if self.tokens % sequence and sequence % self.tokens:
-                able = [rows for rows in range(1, self.samples + 1) if self._lies(sequence, rows)]
+                most = self.samples // self.column_groups
+                able = [rows for rows in range(1, most + 1) if self._lies(sequence, rows)]
                 near = sorted(sorted(able, key=lambda rows: abs(rows - self.height))[:4])
                 raise UnsupportedError(
                     f"{node.name}: of sequences of {sequence} tokens and PEs of {self.tokens} tokens neither divides "
@@ -319,10 +332,10 @@ class Resident:
 
     def _lies(self, sequence: int, height: int) -> bool:
         """Return whether sequences lie whole in PEs, or on whole rows of them, of a mesh of so many rows."""
-        tokens, rest = divmod(self.samples, height)
+        tokens, rest = divmod(self.samples, height * self.column_groups)
         return not rest and (tokens % sequence == 0 or sequence % tokens == 0)
 
-    def _place_sequences(self, layout: Layout) -> None:
+    def _place_sequences(self, layout: LayoutPart) -> None:
         """Route blocks of sequences that lie on several rows of PEs, and tell each row which one of them it is."""
         rows = {
             node.op: rows_of(node.size("sequence"), self.tokens) for node in self.network.nodes if node.op in SEQUENTIAL
@@ -334,7 +347,7 @@ class Resident:
         if rows.get("rotary", 1) > 1 or ("rotary" in rows and self.network.head_columns > 1):
             self._place_tables(layout, rows["rotary"])
 
-    def _place_tables(self, layout: Layout, rows: int) -> None:
+    def _place_tables(self, layout: LayoutPart, rows: int) -> None:
         """Give each PE the cosines and sines of the places, and of the pairs, that it has."""
         node, first = the_form(self.network, "rotary"), 0
         features = head_of(self.network, node)
@@ -349,7 +362,7 @@ class Resident:
             for y in range(self.height):
                 layout.set_param(TABLE, table[y % rows], (x, y, 1, 1))
 
-    def _place_strips(self, layout: Layout) -> None:
+    def _place_strips(self, layout: LayoutPart) -> None:
         """Route what rows of PEs of an image hand each other, and tell each which strip it has."""
         rows = self.strips.rows
         for y in range(self.height if rows > 1 else 0):
@@ -357,7 +370,7 @@ class Resident:
         if rows > 1:
             route_blocks(layout, rows)
 
-    def _place_heads(self, layout: Layout) -> None:
+    def _place_heads(self, layout: LayoutPart) -> None:
         """Route rings of heads that lie on several columns, and tell each column which keys are its own."""
         columns = self.network.head_columns
         route_heads(layout, columns)
@@ -498,8 +511,24 @@ class Resident:
 
     @cached_property
     def layout(self) -> Layout:
-        """The `Layout` has its streams in `inputs` and `outputs`."""
-        layout = Layout(self.width, self.height, self.machine)
+        """The `Layout` has its streams in `inputs`, those of a column in all groups, and in `outputs`."""
+        width, height, groups = self.width, self.height, self.column_groups
+        layout = Layout(groups * width, height + joining_rows(width, groups), self.machine)
+        for group in range(groups):
+            self._paint(layout.part((group * width, 0, width, height)))
+        self.inputs = [
+            tuple(layout.input_stream(x, 0, "N", COLOR_W) for x in range(column, groups * width, width))
+            for column in range(width)
+        ]
+        if groups > 1:
+            self.outputs = join_groups(layout, width, groups, height)
+            return layout
+        south = DOWN[(height - 1) % 2]
+        self.outputs = [layout.output_stream(x, height - 1, "S", south) for x in range(width)]
+        return layout
+
+    def _paint(self, layout: LayoutPart) -> None:
+        """Place and route a group of columns."""
         for x in range(self.width):
             for y in range(self.height):
                 layout.place(self._fitting(x, row_kind(y, self.height)), x, y)
@@ -520,10 +549,6 @@ class Resident:
         self._place_strips(layout)
         if self.network.keep_output:
             place_order(layout, self.plan)
-        self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
-        south = DOWN[(self.height - 1) % 2]
-        self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]
-        return layout
 
     def addresses(self, image: ProgramImage) -> list[int]:
         """Return what the table of addresses holds in a PE with a program, in the order of `arrays`."""
@@ -553,10 +578,21 @@ class Resident:
         found = layout.tiles(by_row, first).transpose(2, 0, 1, 3)
         behind = self.plan.arrays[name].rows - found.shape[2]  # larger tensors may take the place later
         found = np.pad(found, ((0, 0), (0, 0), (0, behind), (0, 0)))
-        return found.reshape(self.height, self.width, -1)
+        return self.side_by_side(found.reshape(self.stacked, self.width, -1))
+
+    def side_by_side(self, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        """Return tiles of all groups one below the other, shape (rows, width, words), as they lie on the mesh."""
+        by_group = tiles.reshape(self.column_groups, self.height, self.width, -1)
+        return by_group.transpose(1, 0, 2, 3).reshape(self.height, self.column_groups * self.width, -1)
+
+    @property
+    def mesh(self) -> Rect:
+        """The PEs that hold the network have these places."""
+        return Rect(0, 0, self.column_groups * self.width, self.height)
 
     def by_row(self, name: str, values: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        """Return what each row of PEs holds of samples or labels, shape (features of a row, height, tokens).
+        """Return what each row of PEs holds of samples or labels, shape (features of a row, rows of PEs of all
+        groups, tokens).
 
         Parameters
         ----------
@@ -570,29 +606,36 @@ class Resident:
             channels = self.strips.channels[self.network.logits.name] if striped else None
         elif name == NUMBERS:
             channels = None
-        parts = values.reshape(len(values) if channels is None else channels, 1, -1, self.height // rows, self.tokens)
+        parts = values.reshape(len(values) if channels is None else channels, 1, -1, self.stacked // rows, self.tokens)
         if channels is not None:
             shape = *parts.shape[:1], rows, parts.shape[2] // rows, *parts.shape[3:]
             parts = parts.reshape(shape)
         whole = np.broadcast_to(parts, (parts.shape[0], rows, *parts.shape[2:]))
-        return whole.transpose(0, 2, 3, 1, 4).reshape(-1, self.height, self.tokens)
+        return whole.transpose(0, 2, 3, 1, 4).reshape(-1, self.stacked, self.tokens)
 
     def rows(self, name: str, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Return the features of a tensor from what the PEs hold, shape (features, samples); inverse of `tiles`."""
-        held = tiles.reshape(self.height, self.width, -1, self.tokens).transpose(1, 2, 0, 3)
+        by_group = tiles.reshape(self.height, self.column_groups, self.width, -1, self.tokens)
+        held = by_group.transpose(2, 3, 1, 0, 4).reshape(self.width, -1, self.stacked, self.tokens)
         found, rows = self.plan.layouts[self.plan.level(name)].rows(held, 1), self.strips.rows
         if name not in self.strips.channels:
             return found[:, ::rows].reshape(-1, self.samples)
-        parts = found.reshape(self.strips.channels[name], -1, self.height // rows, rows, self.tokens)
+        parts = found.reshape(self.strips.channels[name], -1, self.stacked // rows, rows, self.tokens)
         return parts.transpose(0, 3, 1, 2, 4).reshape(-1, self.samples)
 
 
 @lru_cache(maxsize=KEPT_RESIDENTS)
 def resident_of(
-    network: Network, machine: Machine, width: int, height: int, samples: int, form: str = "steps"
+    network: Network,
+    machine: Machine,
+    width: int,
+    height: int,
+    samples: int,
+    form: str = "steps",
+    column_groups: int = 1,
 ) -> Resident:
     """Return a `Resident`, the same one for the same arguments: a run is checked, priced and trained on one.
 
     Programs and layout of it do not change; what wafers hold is in their fabrics.
     """
-    return Resident(network, machine, width, height, samples, form)
+    return Resident(network, machine, width, height, samples, form, column_groups=column_groups)

@@ -74,20 +74,24 @@ class Wafer:
         r = self.resident
         ones = r.tiles("a0", inputs)
         ones[..., : r.tokens] = r.one
-        self.fabric.write("a0", ones)
+        self._write("a0", ones)
         if NUMBERS in r.arrays:
             numbers = r.by_row(NUMBERS, np.arange(first, first + r.samples, dtype=np.uint16)[None])
-            self.fabric.write(NUMBERS, np.tile(numbers.reshape(r.height, 1, -1), (1, r.width, 1)))
+            self._write(NUMBERS, r.side_by_side(np.tile(numbers.reshape(r.stacked, 1, -1), (1, r.width, 1))))
         there = np.ones(labels.shape, bool)
         if r.network.some:
             there = labels != 0
             if not r.network.loss.judges:
                 there = ~np.isnan(r.half.decode(labels))
                 there = np.broadcast_to(there.all(0), labels.shape)
-            classes = r.by_row("labels", there).reshape(-1, r.inner.label_pixels, r.height, r.tokens)
-            rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.height, 1, -1)
-            self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)).astype(np.float32))
-        self.fabric.write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
+            classes = r.by_row("labels", there).reshape(-1, r.inner.label_pixels, r.stacked, r.tokens)
+            rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.stacked, 1, -1)
+            self._write("labelled", r.side_by_side(np.tile(rows, (1, r.width, 1))).astype(np.float32))
+        self._write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
+
+    def _write(self, name: str, tiles: NDArray[np.generic]) -> None:
+        """Copy an array to all PEs that hold the network."""
+        self.fabric.write(name, tiles, self.resident.mesh)
 
     def run(
         self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None
@@ -105,8 +109,9 @@ class Wafer:
         -------
         Pass
         """
-        for stream, (payload, is_control) in zip(self.resident.inputs, streams, strict=True):
-            self.fabric.send(stream, payload, control=is_control)
+        for column, (payload, is_control) in zip(self.resident.inputs, streams, strict=True):
+            for stream in column:
+                self.fabric.send(stream, payload, control=is_control)
         run = self.fabric.run(progress=progress)
         came = [self.fabric.receive(stream) for stream in self.resident.outputs]
         return Pass(
@@ -119,5 +124,5 @@ class Wafer:
     def activations(self, level: int) -> NDArray[np.uint16]:
         """Return the activations of a level as bit patterns, shape (features, samples)."""
         name = self.resident.network.levels[level]
-        tiles = self.fabric.read(self.resident.plan.activation(name))
+        tiles = self.fabric.read(self.resident.plan.activation(name), self.resident.mesh)
         return self.resident.rows(name, tiles.view(np.uint16))

@@ -65,11 +65,13 @@ def test_as_many_stay_as_are_wanted_and_they_know_nothing_of_each_other(ratio):
     assert abs((other * every[0]).mean()) * np.sqrt(n * m) < 4
 
 
-@pytest.mark.parametrize(("width", "height", "tokens"), [(1, 1, 12), (3, 2, 6), (5, 4, 3), (2, 12, 1)])
+@pytest.mark.parametrize(
+    ("width", "height", "tokens", "groups"), [(1, 1, 12, 1), (3, 2, 6, 1), (5, 4, 3, 1), (2, 12, 1, 1), (2, 2, 2, 3)]
+)
 @pytest.mark.parametrize("together", [1, 4])
-def test_the_mesh_does_not_show(width, height, tokens, together):
+def test_the_mesh_does_not_show(width, height, tokens, groups, together):
     """Every PE draws what `kept` says of its own features and tokens, with the first one's number as it is told."""
-    ran, draw = Ran(network(together=together, number=3), width, height, tokens, 1), Draw(2, 9, 40)
+    ran, draw = Ran(network(together=together, number=3), width, height, tokens, 1, groups=groups), Draw(2, 9, 40)
     ran.coordinator.draw, ran.oracle.first = draw, draw.first
     expected = ran.expected()
     ran.wafer.load(ran.inputs, ran.labels, draw.first)

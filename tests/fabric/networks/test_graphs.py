@@ -128,17 +128,17 @@ NUMBERS = [{}, {"cb16_bias": 30}, {"cb16_bias": 47, "ftz": 1}, {"fmac": "separat
 class Ran:
     """A graph with random weights on a wafer, and its oracle."""
 
-    def __init__(self, network, width, height, tokens, seed, form="steps", turned=None, numbers=None):
+    def __init__(self, network, width, height, tokens, seed, form="steps", turned=None, numbers=None, groups=1):
         on = machine().replace({f"num.{key}": value for key, value in (numbers or {}).items()})
-        self.network, self.tokens = network, tokens * height // network.image_rows
+        self.network, self.tokens = network, tokens * height // network.image_rows * groups
         rng = np.random.default_rng(seed)
         self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
         dtype, bias = network.dtype, on["num.cb16_bias"]
         parameters = [Parameter(name, value, dtype, bias) for name, value in self.values.items()]
         matrices = sum(OPERATIONS[node.op].matrix for node in network.nodes)
-        self.resident = Resident(network, on, width, height, self.tokens, form, turned)
+        self.resident = Resident(network, on, width, height, self.tokens, form, turned, groups)
         self.coordinator = Coordinator(self.resident, parameters[:matrices], dict(enumerate(parameters[matrices:])))
-        self.oracle = StreamedOracle(network, on, width, height, self.tokens)
+        self.oracle = StreamedOracle(network, on, width, height, self.tokens, groups)
         self.wafer = Wafer(self.resident)
         self.x = rng.standard_normal((self.tokens, network.inputs))
         shape = (self.tokens, network.label_pixels) if network.label_image else (self.tokens,)
@@ -227,14 +227,15 @@ def spread(network, columns, more):
     form=st.sampled_from(["steps", "pairs", "both"]),
     scale=st.sampled_from([1.0, 2.0**6]),
     numbers=st.sampled_from(NUMBERS),
+    groups=st.sampled_from([1, 1, 2, 3]),
     seed=st.integers(0, 99),
 )
-def test_graphs_are_bit_exact(drawn, width, height, rows, columns, sequences, form, scale, numbers, seed):
+def test_graphs_are_bit_exact(drawn, width, height, rows, columns, sequences, form, scale, numbers, groups, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass."""
     network, sequence = drawn
     tokens, height = lying(sequence, rows, sequences, height)
     network, width = spread(network, columns, width)
-    ran = Ran(network, width, height, tokens, seed, form, numbers=numbers)
+    ran = Ran(network, width, height, tokens, seed, form, numbers=numbers, groups=groups)
     expected = ran.expected(scale)
     for _ in range(2):
         assert np.array_equal(ran.found(scale), expected)
@@ -246,12 +247,18 @@ def test_graphs_are_bit_exact(drawn, width, height, rows, columns, sequences, fo
 
 
 @examples(12)
-@given(drawn=graphs(), rows=st.sampled_from([1, 2, 3]), columns=st.integers(1, 3), seed=st.integers(0, 99))
-def test_both_machines_take_the_same_cycles(drawn, rows, columns, seed):
+@given(
+    drawn=graphs(),
+    rows=st.sampled_from([1, 2, 3]),
+    columns=st.integers(1, 3),
+    groups=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_both_machines_take_the_same_cycles(drawn, rows, columns, groups, seed):
     network, sequence = drawn
     tokens, height = lying(sequence, rows, 1, 1)
     network, width = spread(network, columns, 2)
-    on_both(lambda: Ran(network, width, height, tokens, seed))
+    on_both(lambda: Ran(network, width, height, tokens, seed, groups=groups))
 
 
 def on_both(made):

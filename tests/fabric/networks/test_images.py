@@ -232,13 +232,14 @@ def fitting(network, width):
     turned=st.sampled_from([None, "none", "all"]),
     scale=st.sampled_from([1.0, 2.0**6]),
     numbers=st.sampled_from(NUMBERS),
+    groups=st.sampled_from([1, 1, 2]),
     seed=st.integers(0, 99),
 )
-def test_networks_of_images_are_bit_exact(network, width, height, samples, form, turned, scale, numbers, seed):
+def test_networks_of_images_are_bit_exact(network, width, height, samples, form, turned, scale, numbers, groups, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass; in both forms of gradients."""
     fitting(network, width)
     names = turned and [tensor.name for tensor in network.parameters if turned == "all"]
-    exact(Ran(network, width, height, samples, seed, form, names, numbers), scale)
+    exact(Ran(network, width, height, samples, seed, form, names, numbers, groups), scale)
 
 
 def exact(ran, scale):

@@ -49,17 +49,18 @@ def backward_words(ran, network):
     columns=st.integers(1, 3),
     form=st.sampled_from(["steps", "pairs", "both"]),
     scale=st.sampled_from([1.0, 2.0**6, 2.0**15]),
+    groups=st.sampled_from([1, 1, 2]),
     seed=st.integers(0, 99),
 )
-def test_kept_weights_change_no_bit(drawn, width, height, rows, columns, form, scale, seed):
+def test_kept_weights_change_no_bit(drawn, width, height, rows, columns, form, scale, groups, seed):
     """Gradients, losses and logits are the oracle's, twice; a test pass keeps nothing; exactly the stream is saved."""
     network, sequence = drawn
     assume(network.nodes[-2].op == "linear")
     tokens, height = lying(sequence, rows, 1, height)
     network, width = spread(network, columns, width)
-    again = Ran(network, width, height, tokens, seed, form)
+    again = Ran(network, width, height, tokens, seed, form, groups=groups)
     assume(len(ids_of(network, KEPT)) <= MOST)  # of commands
-    stays = Ran(kept(network), width, height, tokens, seed, form)
+    stays = Ran(kept(network), width, height, tokens, seed, form, groups=groups)
     expected = again.expected(scale)
     for _ in range(2):
         assert np.array_equal(stays.found(scale), expected)

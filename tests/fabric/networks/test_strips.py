@@ -120,13 +120,14 @@ def grown(draw, built, op):
     turned=st.sampled_from([None, "none", "all"]),
     scale=st.sampled_from([1.0, 2.0**6]),
     numbers=st.sampled_from(NUMBERS),
+    columns=st.sampled_from([1, 1, 2]),
     seed=st.integers(0, 99),
 )
-def test_networks_on_strips_are_bit_exact(network, width, groups, samples, form, turned, scale, numbers, seed):
+def test_networks_on_strips_are_bit_exact(network, width, groups, samples, form, turned, scale, numbers, columns, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass."""
     fitting(network, width)
     names = turned and [tensor.name for tensor in network.parameters if turned == "all"]
-    exact(Ran(network, width, groups * network.image_rows, samples, seed, form, names, numbers), scale)
+    exact(Ran(network, width, groups * network.image_rows, samples, seed, form, names, numbers, columns), scale)
 
 
 @examples(5)

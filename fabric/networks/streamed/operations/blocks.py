@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
-from fabric.layout.layout import Layout
+from fabric.layout.part import Painted
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
@@ -56,7 +56,7 @@ def rows_of(sequence: int, tokens: int) -> int:
     return max(1, sequence // tokens)
 
 
-def route_blocks(layout: Layout, rows: int) -> None:
+def route_blocks(layout: Painted, rows: int) -> None:
     """Route blocks from row to row of each sequence."""
     for y in range(layout.height):
         if rows > 1 and (y + 1) % rows:

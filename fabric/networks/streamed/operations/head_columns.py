@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabric.asm.operands import Dsr, Reg, Var
-from fabric.layout.layout import Layout
+from fabric.layout.part import Painted
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
@@ -70,7 +70,7 @@ def keys_of(place: int, columns: int, length: int) -> int:
     return len(range(place, length, columns))
 
 
-def route_heads(layout: Layout, columns: int) -> None:
+def route_heads(layout: Painted, columns: int) -> None:
     """Route the rings of all heads that there is room for."""
     for x in range(layout.width // columns * columns if columns > 1 else 0):
         place = x % columns

@@ -29,7 +29,7 @@ import numpy as np
 
 from fabric.asm.operands import Reg
 from fabric.kernels.streamed.gradient import AT_ONCE
-from fabric.layout.layout import Layout
+from fabric.layout.part import Painted
 from fabric.networks.graph.plan import MemoryPlan
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def fewest(plan: MemoryPlan) -> int:
     return int(counts[counts > 0].min())
 
 
-def place_order(layout: Layout, plan: MemoryPlan) -> None:
+def place_order(layout: Painted, plan: MemoryPlan) -> None:
     """Give the PEs of each column the order of their sums."""
     for x in range(layout.width):
         for name, value in order_of(plan, x).items():

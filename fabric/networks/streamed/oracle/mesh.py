@@ -23,18 +23,20 @@ class MeshArithmetic(MixedArithmetic):
     """A mesh has features over its columns, as the layouts of tensors say, samples over its rows.
 
     An image may lie on several rows, the strips of its rows of pixels from north to south, or whole in each of them;
-    then what the first one has counts, and the others add zeros.
+    then what the first one has counts, and the others add zeros.  The columns may fall into groups with other samples
+    each, whose sums are added from west to east.
 
     Parameters
     ----------
     machine : Machine
     dtype : {"f16", "cb16"}
     width, height : int
-        PEs.
+        PEs of a group of columns.
     samples : int
         Of the wafer.
     image_rows : int
         Rows of PEs that an image lies on.
+    column_groups : int
 
     Attributes
     ----------
@@ -43,10 +45,18 @@ class MeshArithmetic(MixedArithmetic):
     """
 
     def __init__(
-        self, machine: Machine, dtype: Half, width: int, height: int, samples: int, image_rows: int = 1
+        self,
+        machine: Machine,
+        dtype: Half,
+        width: int,
+        height: int,
+        samples: int,
+        image_rows: int = 1,
+        column_groups: int = 1,
     ) -> None:
         super().__init__(machine, dtype)
-        self.width, self.image_rows, self.groups = width, image_rows, height // image_rows
+        self.width, self.image_rows, self.groups = width, image_rows, column_groups * height // image_rows
+        self.column_groups = column_groups
         self.tokens, self.strips = samples // self.groups, 1
         self.epsilon, self.head_columns = EPSILON, 1
 
@@ -85,17 +95,17 @@ class MeshArithmetic(MixedArithmetic):
         return self.times(self.joined(self.over_columns(rows, self.add, 0, tensor), self.add), 1 / len(rows))
 
     def south(self, vectors: Bits) -> Bits:
-        """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
+        """Return sums over the tokens: in each PE from 0, then over the PEs (`south_of`); the last axis goes."""
         return self.south_of_planes(vectors[..., None, :])
 
     def south_of_planes(self, planes: Bits) -> Bits:
-        """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
+        """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then over the PEs."""
         rows = self.groups, self.strips  # of PEs; there may be no sums at all
         each = planes.shape[-2] * planes.shape[-1] // (self.groups * self.strips)
         return self.south_of(self.by_strip(planes).reshape(*planes.shape[:-2], *rows, each))
 
     def south_of_channels(self, rows: Bits) -> Bits:
-        """Return sums over rows of shape (..., pixels, samples): pixels, then samples of a PE, then north to south."""
+        """Return sums over rows of shape (..., pixels, samples): pixels, then samples of a PE, then over the PEs."""
         by_strip = np.moveaxis(self.by_strip(rows), -2, 0)
         return self.south_of(self.summed(by_strip))
 
@@ -113,14 +123,22 @@ class MeshArithmetic(MixedArithmetic):
         return total
 
     def south_of(self, by_pe: Bits) -> Bits:
-        """Return sums of what each PE has, in the last axis, then of the PEs of a column: groups, and strips."""
+        """Return sums of what each PE has, in the last axis, then north to south, then west to east over the groups.
+
+        The PEs of a column are groups of rows, and strips.
+        """
         own = np.zeros(by_pe.shape[:-1], np.uint32)
         for token in range(by_pe.shape[-1]):
             own = self.add(by_pe[..., token], own)
         others = np.zeros((*own.shape[:-1], self.image_rows - self.strips), np.uint32)
         rows = self.groups * self.image_rows  # of PEs; there may be no sums at all
         every = np.concatenate([own, others], axis=-1).reshape(*own.shape[:-2], rows)
-        total = every[..., 0]
-        for y in range(1, every.shape[-1]):
-            total = self.add(total, every[..., y])
+        by_group = every.reshape(*every.shape[:-1], self.column_groups, rows // self.column_groups)
+        return self._one_by_one(self._one_by_one(by_group))
+
+    def _one_by_one(self, parts: Bits) -> Bits:
+        """Return sums over the last axis, each number added to the sum of those before it."""
+        total = parts[..., 0]
+        for k in range(1, parts.shape[-1]):
+            total = self.add(total, parts[..., k])
         return total

@@ -34,8 +34,9 @@ class StreamedOracle(StreamedArithmetic):
     network : Network
     machine : Machine
     width, height : int
-        PEs.
+        PEs of a group of columns.
     samples : int
+    column_groups : int
 
     Attributes
     ----------
@@ -49,8 +50,10 @@ class StreamedOracle(StreamedArithmetic):
         Of each parameter, as far as the way back has come; as f32 bits.
     """
 
-    def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
-        super().__init__(machine, network.dtype, width, height, samples, network.image_rows)
+    def __init__(
+        self, network: Network, machine: Machine, width: int, height: int, samples: int, column_groups: int = 1
+    ) -> None:
+        super().__init__(machine, network.dtype, width, height, samples, network.image_rows, column_groups)
         self._striped = {node.name for node in strips_of(network).network.nodes if on_strips(node)}
         self.network, self._placed, self.epsilon = network, placed(network, width), network.epsilon
         self.head_columns = network.head_columns

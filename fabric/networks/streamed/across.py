@@ -1,0 +1,96 @@
+"""Sums of groups of columns (layout B) are joined in rows of PEs below the mesh: one row for each column of a group.
+
+What moves
+    A group of columns has all features of its tokens.  What leaves at the south of its column k, a sum over the group's
+    tokens, goes on to row k below the mesh; there the sums of column k of all groups are added from west to east, and
+    leave the wafer below the last group.  Every column has a row of its own, so that three colors do for any number of
+    columns, and no way crosses another one of its color.
+
+Colors
+    6 or 7 (`fabric.kernels.streamed.gradient.DOWN`): sums of a group, as they leave the mesh.  8 and 9: sums of all
+    groups so far, by parity of the group that they come from.  10: sums of all groups, to the southern edge.
+
+Order of additions (bit exact)
+    That of `fabric.kernels.streamed.gradient`: each group's sum to that of the groups before it.
+
+Cycles
+    A number is a task of the PE: a start and an addition, which waits for the number from the west.
+
+Source: weight streaming white paper, section 7.2, figure 16; the rows of their own are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fabric.kernels.streamed.gradient import DOWN
+from fabric.layout.layout import Layout
+from fabric.layout.streams import Stream
+from fabric.program.program import Program
+from wse_core.params import Machine
+
+__all__ = ["CROSSING", "LEAVING", "join_groups", "joining_program", "joining_rows"]
+
+CROSSING, LEAVING = (8, 9), 10
+QUEUES = 2, 3, 4
+"""Input queues of the own sums and of those from the west, output queue."""
+
+
+def joining_rows(columns: int, groups: int) -> int:
+    """Return how many rows of PEs below the mesh join the sums of groups of so many columns."""
+    return columns if groups > 1 else 0
+
+
+def joining_program(group: int, groups: int, down: int, machine: Machine) -> Program:
+    """Return the program of the PE that adds the sums of a group to those of the groups before it.
+
+    Parameters
+    ----------
+    group, groups : int
+    down : int
+        Color of the group's own sums.
+    machine : Machine
+    """
+    last = group == groups - 1
+    p = Program(f"sums of group {group} of {groups}", machine)
+    p.input_queue(QUEUES[0], down)
+    on = p.fabout(p.output_queue(QUEUES[2], LEAVING if last else CROSSING[group % 2]), 1, dtype="f32")
+    west = p.fabin(p.input_queue(QUEUES[1], CROSSING[(group - 1) % 2]), 1, dtype="f32") if group else None
+    with p.task("own sum", kind="data", color=down) as t:
+        if west is None:
+            p.mov32(on, t.word)
+        else:
+            p.fadds(on, west, t.word)
+    p.assemble()
+    return p
+
+
+def join_groups(layout: Layout, columns: int, groups: int, height: int) -> Sequence[Stream]:
+    """Place and route what joins the sums of groups, below a mesh of so many rows; return the streams, one per column.
+
+    Parameters
+    ----------
+    layout : Layout
+        It has `joining_rows` rows more than the mesh.
+    columns, groups, height : int
+        Of the mesh: columns of a group, groups, rows.
+    """
+    down, machine = DOWN[(height - 1) % 2], layout.machine
+    programs = [joining_program(group, groups, down, machine) for group in range(groups)]
+    for column in range(columns):
+        y = height + column
+        for group, program in enumerate(programs):
+            x = group * columns + column
+            layout.place(program, x, y)
+            layout.route(down, (x, height, 1, column + 1), rx="N", tx="S")
+            layout.route(down, (x, y), rx="N", tx="R")
+            if group < groups - 1:
+                color = CROSSING[group % 2]
+                layout.route(color, (x, y), rx="R", tx="E")
+                layout.route(color, (x + 1, y, columns, 1), rx="W", tx="E")
+                layout.route(color, (x + columns, y), rx="W", tx="R")
+                continue
+            layout.route(LEAVING, (x, y, 1, columns - column), rx="N", tx="S")
+            layout.route(LEAVING, (x, y), rx="R", tx="S")
+    first, bottom = (groups - 1) * columns, height + columns - 1
+    return [layout.output_stream(first + column, bottom, "S", LEAVING) for column in range(columns)]
