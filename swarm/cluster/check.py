@@ -79,11 +79,11 @@ def tasks(network: Network, masks: Sequence[NDArray[np.bool_]], mesh: Mesh, syst
     if isinstance(layers, GraphShape):
         share = tokens * graph_costs.groups_of(network, mesh)
         words = sum(one.cost.words for one in graph_costs.phases(layers, share, mesh))
-        return float(words * mesh.height * systems)
+        return float(words * mesh.rows * systems)
     found = 0.0
     for layer, mask in zip(network.layers, masks, strict=True):
         found += 3 * (mask.sum() / mesh.width + 2 * layer.outputs + layer.inputs)
-    return found * mesh.width * mesh.height * systems
+    return found * mesh.width * mesh.rows * systems
 
 
 def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Cluster, tokens: int, seed: int = 0) -> Both:
@@ -110,7 +110,7 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
     else:
         form = cluster.form or layer_costs.form_of(layers, samples, mesh)
     place = mesh.width, mesh.height, systems, systems * samples, cluster.optimizer.bytes_per_parameter
-    system = System(network, matrices, others, mesh.machine, *place, form=form)
+    system = System(network, matrices, others, mesh.machine, *place, form=form, column_groups=mesh.column_groups)
     try:
         shards: list[tuple[NDArray[np.uint16], NDArray[np.uint16] | None]] = []
         for _ in range(systems):

@@ -394,6 +394,7 @@ class GraphFollower(PhaseFollower):
             for row, one in zip(mine.rows[begins], data, strict=True):
                 if one & 0xFF:  # no bias
                     taken[row, column] += self.tasks.command("ask_windows", data=int(one)).alone
+            taken[:, column] += [self.held_up(int(n)) for n in np.bincount(mine.rows, minlength=rows)]
         return taken, asked
 
     # --- phases -------------------------------------------------------------------------------------------------------
@@ -453,11 +454,12 @@ def _alike(phase: str, steps: Sequence[NetworkStep], resident: Resident, shape: 
 
 def groups_of(network: Network, mesh: Mesh) -> int:
     """Return how many rows of PEs, or groups of them that an image lies on, share the samples of a wafer."""
-    return max(1, mesh.height // network.image_rows)
+    return max(1, mesh.height // network.image_rows) * mesh.column_groups
 
 
 def _resident(network: Network, mesh: Mesh, tokens: int, form: str) -> Resident:
-    return resident_of(network, mesh.machine, mesh.width, mesh.height, tokens * groups_of(network, mesh), form)
+    place = mesh.width, mesh.height, tokens * groups_of(network, mesh), form, mesh.column_groups
+    return resident_of(network, mesh.machine, *place)
 
 
 @lru_cache(maxsize=16)

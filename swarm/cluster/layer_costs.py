@@ -35,6 +35,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.across import INTERVAL, QUEUES, joining_rows
 from fabric.networks.streamed.operations import gaps
 from fabric.networks.streamed.operations.gradients import rows_pay
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
@@ -368,7 +369,18 @@ class PhaseFollower(StepWriter):
             found = self.tasks.row("send", count + SKIP if count else 0)
             return found, self.tasks.row("send", count + 1) - found
         found = self.tasks.row("send", (count + SKIP * bias + TURNED) if count else 0, TURNED)
-        return found, self.tasks.row("send", count + 1 + TURNED, TURNED) - found
+        return found + self.held_up(count), self.tasks.row("send", count + 1 + TURNED, TURNED) - found
+
+    def held_up(self, numbers: int) -> int:
+        """Return the cycles that numbers which leave one per cycle wait for those of other groups of columns.
+
+        The queues on the way are empty before, and half full after each number until they are full.
+        """
+        if self.mesh.column_groups == 1:
+            return 0
+        m, (own, _, sent) = self.mesh.machine, QUEUES
+        room = m["queue.out_depth"][sent] + 2 * m["router.depth"] + m["queue.in_depth"][own] + m["ramp.in_buffer"]
+        return max(0, numbers - 2 * room) * (INTERVAL - 1)
 
     def cost(self, phase: str, number: int, steps: Sequence[NetworkStep]) -> Cost:
         """Follow the steps of a phase; return its `Cost`."""
@@ -415,13 +427,15 @@ def latency_of(answers: bool, mesh: Mesh) -> float:
     """Return the cycles between the edges of the wafer and the PEs: of numbers on their way out, or words in."""
     m = mesh.machine
     if answers:
-        return timing.stage(m) * (mesh.height - 1) + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
+        south = timing.stage(m) * (mesh.height - 1) + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
+        across = (mesh.column_groups - 1) * timing.way(m, mesh.width)
+        return south + across + m["router.hop"] * joining_rows(mesh.width, mesh.column_groups)
     return m["ramp.in"] + m["router.hop"] * mesh.height
 
 
 def tokens_of(tokens: int, mesh: Mesh) -> int:
     """Return the tokens of the fullest PE, given those of a wafer."""
-    return -(-tokens // mesh.height)
+    return -(-tokens // mesh.rows)
 
 
 @lru_cache(maxsize=64)

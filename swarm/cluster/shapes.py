@@ -137,12 +137,15 @@ class Mesh:
     ----------
     machine : Machine
     width, height : int
-        PEs; 0 is all of the wafer.
+        PEs of a group of columns; 0 is all of the wafer.
+    column_groups : int
+        Groups of columns, each with other tokens.
     """
 
     machine: Machine
     width: int = 0
     height: int = 0
+    column_groups: int = 1
 
     def __post_init__(self) -> None:
         for name in ("width", "height"):
@@ -151,6 +154,11 @@ class Mesh:
             if not 1 <= given <= most:
                 raise ConfigError(f"{given} PEs do not fit the wafer", where=f"mesh: {name}", hint=f"1 to {most}")
             object.__setattr__(self, name, given)
+
+    @property
+    def rows(self) -> int:
+        """So many rows of PEs, those of all groups, share the tokens of a wafer."""
+        return self.height * self.column_groups
 
     @property
     def apart(self) -> Mesh:

@@ -14,7 +14,8 @@ Order of additions (bit exact)
     That of `fabric.kernels.streamed.gradient`: each group's sum to that of the groups before it.
 
 Cycles
-    A number is a task of the PE: a start and an addition, which waits for the number from the west.
+    An operation without an end adds a number from the north to one from the west as soon as both are there.  A ramp
+    lets one wavelet through per cycle, so that numbers of a column leave `INTERVAL` cycles apart.
 
 Source: weight streaming white paper, section 7.2, figure 16; the rows of their own are ours.
 """
@@ -27,11 +28,13 @@ from fabric.kernels.streamed.gradient import DOWN
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
+from wse_core.encoding import ENDLESS
 from wse_core.params import Machine
 
-__all__ = ["CROSSING", "LEAVING", "join_groups", "joining_program", "joining_rows"]
+__all__ = ["CROSSING", "INTERVAL", "LEAVING", "QUEUES", "join_groups", "joining_program", "joining_rows"]
 
 CROSSING, LEAVING = (8, 9), 10
+INTERVAL = 2
 QUEUES = 2, 3, 4
 """Input queues of the own sums and of those from the west, output queue."""
 
@@ -42,7 +45,7 @@ def joining_rows(columns: int, groups: int) -> int:
 
 
 def joining_program(group: int, groups: int, down: int, machine: Machine) -> Program:
-    """Return the program of the PE that adds the sums of a group to those of the groups before it.
+    """Return the program of the PE that adds the sums of a group to those of the groups before it, one by one.
 
     Parameters
     ----------
@@ -53,14 +56,16 @@ def joining_program(group: int, groups: int, down: int, machine: Machine) -> Pro
     """
     last = group == groups - 1
     p = Program(f"sums of group {group} of {groups}", machine)
-    p.input_queue(QUEUES[0], down)
-    on = p.fabout(p.output_queue(QUEUES[2], LEAVING if last else CROSSING[group % 2]), 1, dtype="f32")
-    west = p.fabin(p.input_queue(QUEUES[1], CROSSING[(group - 1) % 2]), 1, dtype="f32") if group else None
-    with p.task("own sum", kind="data", color=down) as t:
-        if west is None:
-            p.mov32(on, t.word)
+    own, before, sent = QUEUES
+    sums = p.fabin(p.input_queue(own, down), ENDLESS, dtype="f32")
+    on = p.fabout(p.output_queue(sent, LEAVING if last else CROSSING[group % 2]), ENDLESS, dtype="f32")
+    with p.task("join") as task:
+        if group:
+            west = p.fabin(p.input_queue(before, CROSSING[(group - 1) % 2]), ENDLESS, dtype="f32")
+            p.fadds(on, west, sums, async_=True)
         else:
-            p.fadds(on, west, t.word)
+            p.mov32(on, sums, async_=True)
+    p.start(task)
     p.assemble()
     return p
 
