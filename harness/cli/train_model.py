@@ -170,8 +170,7 @@ def _place(config: TrainConfig, result: Mapping[str, Any]) -> str:
     """Return where a model was trained."""
     if result.get("mode") == "reference":
         return "by numpy on the host"
-    mesh = f"{config.mesh.width} x {config.mesh.height} PEs"
-    return f"on {config.wafers} modelled wafer{'s' * (config.wafers > 1)} of {mesh}"
+    return f"on {config.wafers} modelled wafer{'s' * (config.wafers > 1)} of {config.mesh}"
 
 
 def _licence(source: str) -> str:

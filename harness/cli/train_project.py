@@ -71,4 +71,12 @@ def _text(found: dict[str, Any], files: list[str]) -> str:
             f"{'-'.join(map(str, one['features']))}: {one['cycles']:,} cycles, the model says "
             f"{one['model_cycles']:,.0f} ({one['error']:+.1%})"
         )
+    text += [_grouped(found["groupings"])] if len(found["groupings"]) > 1 else []
     return "\n".join([*text, *(f"wrote {name}" for name in files)])
+
+
+def _grouped(found: list[dict[str, Any]]) -> str:
+    """Return what groups of columns would take, and which take the fewest cycles."""
+    least = min(found, key=lambda one: one["cycles"])
+    every = ", ".join(f"{one['column_groups']}: {one['cycles']:,.0f}" for one in found)
+    return f"cycles by groups of columns (mesh.column_groups): {every}; fewest with {least['column_groups']}"

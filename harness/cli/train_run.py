@@ -60,7 +60,7 @@ def place_of(args: argparse.Namespace, config: TrainConfig) -> str:
     """Return where the run calculates, in words."""
     if args.reference:
         return "the host"
-    return f"{config.wafers} wafer{'s' * (config.wafers > 1)} of {config.mesh.width} x {config.mesh.height} PEs"
+    return f"{config.wafers} wafer{'s' * (config.wafers > 1)} of {config.mesh}"
 
 
 def _ended(checkpoint: Path) -> bool:

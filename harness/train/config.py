@@ -393,6 +393,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "epsilon", EPSILON),
             (facts["mesh"], "head_columns", 1),
             (facts["mesh"], "image_rows", 1),
+            (facts["mesh"], "column_groups", 1),
             (facts["memx"], "keep_output", False),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
@@ -601,9 +602,27 @@ class TrainConfig(TrainFile):
         return Tie.of(self)
 
     def _check_batch(self) -> None:
-        machine, mesh = self.build_machine(), self.mesh
+        machine = self.build_machine()
         if not machine["clock.ghz"]:
             raise ConfigError("without a clock links have no rate per cycle", where="machine.clock.ghz", value=0)
+        self.check_mesh()
+        sequence, unit = self.data.sequence, self.data.sequence * self.train.accumulate
+        if sequence > 1 and self.data.batch % unit:
+            parts = f"{self.train.accumulate} parts of " * (self.train.accumulate > 1)
+            raise ConfigError(
+                f"a batch of {self.data.batch} samples has no {parts}whole sequences of {sequence}",
+                where="data.batch",
+                value=self.data.batch,
+                hint=str(max(1, self.data.batch // unit) * unit),
+            )
+        if self.mode == "streaming" or (self.mode == "auto" and self.wafers > 1):
+            self.check_shards()
+
+    def check_mesh(self) -> None:
+        """Refuse a mesh that the wafer has no room for, or columns that do not divide into groups."""
+        from fabric.networks.streamed.across import joining_rows
+
+        machine, mesh = self.build_machine(), self.mesh
         if mesh.width > machine["fabric.width"] or mesh.height > machine["fabric.height"]:
             raise ConfigError(
                 f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
@@ -616,8 +635,6 @@ class TrainConfig(TrainFile):
                 where="mesh.column_groups",
                 hint=f"{mesh.width // mesh.column_groups * mesh.column_groups or mesh.column_groups} columns",
             )
-        from fabric.networks.streamed.across import joining_rows
-
         joining = joining_rows(mesh.columns, mesh.column_groups)
         if mesh.height + joining > machine["fabric.height"]:
             raise ConfigError(
@@ -626,17 +643,6 @@ class TrainConfig(TrainFile):
                 where="mesh.column_groups",
                 hint="more groups, of fewer columns, or fewer rows",
             )
-        sequence, unit = self.data.sequence, self.data.sequence * self.train.accumulate
-        if sequence > 1 and self.data.batch % unit:
-            parts = f"{self.train.accumulate} parts of " * (self.train.accumulate > 1)
-            raise ConfigError(
-                f"a batch of {self.data.batch} samples has no {parts}whole sequences of {sequence}",
-                where="data.batch",
-                value=self.data.batch,
-                hint=str(max(1, self.data.batch // unit) * unit),
-            )
-        if self.mode == "streaming" or (self.mode == "auto" and self.wafers > 1):
-            self.check_shards()
 
     def check_shards(self) -> None:
         """Refuse a batch that wafers and rows of PEs cannot share equally, as streaming has it."""

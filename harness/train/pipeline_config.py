@@ -155,6 +155,13 @@ def refuse_unsupported(config: TrainConfig) -> None:
     ------
     UnsupportedError, ConfigError
     """
+    if config.mesh.column_groups > 1:
+        raise UnsupportedError(
+            f"{config.mesh.column_groups} groups of columns: each layer has a rectangle of its own",
+            feature="groups of columns",
+            where="mesh.column_groups",
+            hint="mesh.column_groups = 1, or --mode streaming",
+        )
     if config.wafers > 1:
         raise UnsupportedError(
             f"{config.wafers} wafers: all layers lie on one",

@@ -88,6 +88,7 @@ SUPPORT: dict[str, Support] = {
     "mesh.height": Support(DOES, "PEs that the layers share"),
     "mesh.head_columns": _CHAINS,
     "mesh.image_rows": _CHAINS,
+    "mesh.column_groups": Support(REFUSES, "each layer has a rectangle of its own"),
     "train.iterations": Support(DOES),
     "train.epochs": Support(DOES),
     "train.evaluate": Support(DOES, "when the pipeline is empty"),

@@ -13,12 +13,14 @@ even one system is too large, for a narrower and lower part of it with as many f
 of a graph, which cannot be made narrower, for fewer rows of PEs.
 Every other figure is an extrapolation, and carries the error at the nearest size that was simulated.  Of a batch that
 passes in parts one part is simulated.
+
+`groupings` asks it for the same PEs in each number of groups of columns (layout B) that they can form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,12 +41,12 @@ from wse_core.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_TASKS", "CheckedSize", "draw", "idle_masks", "project", "systems_of", "what_masks_save"]
+__all__ = ["MOST_TASKS", "CheckedSize", "draw", "groupings", "idle_masks", "project", "systems_of", "what_masks_save"]
 
 MOST_TASKS = 1.5e6
+"""Tasks of PEs in an iteration that the host simulates to hold the model against: some seconds."""
 PAYS = 0.05
 """Masks that save less than this share of an iteration are said to save nothing."""
-"""Tasks of PEs in an iteration that the host simulates to hold the model against: some seconds."""
 PATIENCE = 20
 """Times as many are simulated of a graph, of which nothing smaller can be taken than a row of PEs."""
 LIMITS = {"compute": "wafers", "stream": "link out", "receive": "link back"}
@@ -111,10 +113,11 @@ def project(
     Returns
     -------
     dict
-        ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle.
+        ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle; ``groupings``: see
+        there.
     """
     network, masks = config.build_network(), sparsity.initial_masks(config)
-    mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
+    mesh = mesh_of(config)
     share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
 
     def cluster_of(mesh: Mesh, systems: int) -> Cluster:
@@ -161,7 +164,44 @@ def project(
                 "error_at": near.systems,
             }
         )
-    return {"rows": rows, "checked": [one.as_dict() for one in checked]}
+    return {"rows": rows, "checked": [one.as_dict() for one in checked], "groupings": groupings(config)}
+
+
+def mesh_of(config: TrainConfig) -> Mesh:
+    """Return the mesh of a configuration as the layer-level model takes it."""
+    mesh = config.mesh
+    return Mesh(config.build_machine(), mesh.columns, mesh.height, mesh.column_groups)
+
+
+def groupings(config: TrainConfig) -> list[dict[str, Any]]:
+    """Return the cycles of an iteration for each number of groups of columns that the mesh can form.
+
+    Rows in which groups meet come to the mesh; numbers that memory, sequences or the batch do not allow are left out.
+
+    Parameters
+    ----------
+    config : TrainConfig
+
+    Returns
+    -------
+    list of dict
+        ``column_groups`` and ``cycles``, fewest groups first.
+    """
+    network, masks, found = config.build_network(), sparsity.initial_masks(config), []
+    layers, width = layers_of(network, masks), config.mesh.width
+    for count in (count for count in range(1, width + 1) if width % count == 0):
+        one = replace(config, mesh=replace(config.mesh, column_groups=count))
+        try:
+            one.check_shards()
+            one.check_mesh()
+            one.check_memory()
+        except (ConfigError, UnsupportedError):
+            continue
+        mesh = mesh_of(one)
+        cluster = Cluster(config.wafers, mesh, optimizer=config.train.optimizer.build(), form=one.form)
+        taken = config.train.accumulate * iteration(layers, one.at_once, cluster).seconds * mesh.hertz
+        found.append({"column_groups": count, "cycles": taken})
+    return found
 
 
 def what_masks_save(config: TrainConfig) -> tuple[float, float]:
@@ -172,7 +212,7 @@ def what_masks_save(config: TrainConfig) -> tuple[float, float]:
     config : TrainConfig
     """
     network, masks = config.build_network(), sparsity.initial_masks(config)
-    mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
+    mesh = mesh_of(config)
     found = []
     for chosen, form in ((masks, config.form), ([np.ones_like(mask) for mask in masks], None)):
         cluster = Cluster(config.wafers, mesh, optimizer=config.train.optimizer.build(), form=form)
@@ -213,7 +253,7 @@ def _simulated(
     if fit:
         return [(n, network, masks, mesh) for n in sorted({fit[0], fit[-1]})]
     count = systems[0]
-    part, its_masks, its_mesh = network, masks, Mesh(mesh.machine, mesh.width, min(2, mesh.height))
+    part, its_masks, its_mesh = network, masks, replace(mesh, height=min(2, mesh.height))
     if isinstance(layers_of(network, masks), GraphShape):
         return [_lower(network, masks, mesh, count, tokens)]
     while tasks(part, its_masks, its_mesh, count) > MOST_TASKS:
@@ -226,7 +266,7 @@ def _simulated(
             random_mask((layer.outputs, layer.inputs), float(mask.mean()), rng)
             for layer, mask in zip(part.layers, masks, strict=True)
         ]
-        its_mesh = Mesh(mesh.machine, max(1, its_mesh.width // 2), its_mesh.height)
+        its_mesh = replace(its_mesh, width=max(1, its_mesh.width // 2))
     return [(count, part, its_masks, its_mesh)]
 
 
@@ -239,7 +279,7 @@ def _lower(network: Network, masks: Masks, mesh: Mesh, count: int, tokens: int) 
         Even a single row of PEs is too much to simulate, so that no error could be given.
     """
     for systems, groups in ((count, 2), (count, 1), (1, 1)):
-        its_mesh = Mesh(mesh.machine, mesh.width, min(groups * network.image_rows, mesh.height))
+        its_mesh = replace(mesh, height=min(groups * network.image_rows, mesh.height))
         found = tasks(network, masks, its_mesh, systems, tokens)
         if found <= MOST_TASKS:
             break

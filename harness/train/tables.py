@@ -316,6 +316,11 @@ class MeshConfig:
         """Samples are shared by so many rows of PEs, or groups of them that an image lies on."""
         return max(1, self.height // self.image_rows) * self.column_groups
 
+    def __str__(self) -> str:
+        """Return the mesh in words."""
+        groups = f" in {self.column_groups} groups of columns" if self.column_groups > 1 else ""
+        return f"{self.width} x {self.height} PEs{groups}"
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:

@@ -50,9 +50,9 @@ def depths(node, below=0):
 class Stepped:
     """A system; parameters as of `swarm.system.System`."""
 
-    def __init__(self, network, matrices, norms, machine, width, height, wafers, batch, form="steps"):
+    def __init__(self, network, matrices, norms, machine, width, height, wafers, batch, form="steps", column_groups=1):
         self.m, self.batch = machine, batch
-        self.resident = Resident(network, machine, width, height, batch // wafers, form)
+        self.resident = Resident(network, machine, width, height, batch // wafers, form, column_groups=column_groups)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         self.wafers = [Wafer(self.resident) for _ in range(wafers)]
         self.hertz = machine["clock.ghz"] * 1e9
@@ -65,8 +65,9 @@ class Stepped:
         self.entries, self.begun, self.new = [], [], {}  # of all passes; new: (parameter, place) -> time
         self.settled = 0.0
         for wafer in self.wafers:
-            for stream in wafer.resident.inputs:
-                wafer.fabric.entered(stream)
+            for groups in wafer.resident.inputs:
+                for stream in groups:
+                    wafer.fabric.entered(stream)
         self.origin = [wafer.fabric.cycle for wafer in self.wafers]
 
     def gap(self, rate):
@@ -106,7 +107,8 @@ class Stepped:
         self.entered, self.left = [{} for _ in range(count)], [{} for _ in range(count)]
         self.place, self.back = np.argsort(script.sequence), np.argsort(script.back)
         self.got = np.concatenate([[0], np.cumsum([len(part) for part in script.places])])
-        self.done_in = [[0] * script.columns for _ in range(count)]
+        self.done_in = [[0] * script.columns * self.resident.column_groups for _ in range(count)]
+        self.halfway = [{} for _ in range(count)]  # words that have entered some groups of columns: their times
         self.done_out = [[0] * script.columns for _ in range(count)]
         self.sent = self.known = self.allowed = 0
         self.trips, self.came_at = list(script.trips), []
@@ -169,8 +171,8 @@ class Stepped:
             assert cycle >= self.now
             self.last[k][column] = cycle
             one = slice(word, word + 1)
-            stream = wafer.resident.inputs[column]
-            wafer.fabric.send(stream, self.payload[one], self.control[one], at=cycle + self.origin[k])
+            for stream in wafer.resident.inputs[column]:
+                wafer.fabric.send(stream, self.payload[one], self.control[one], at=cycle + self.origin[k])
             self.fresh[k] = True
         self.sent += 1
         return True
@@ -222,11 +224,16 @@ class Stepped:
         engine, origin = wafer.fabric.engine, self.origin[k]
         status = engine.run(origin + self.now + cycles)
         self.end[k] = max(self.end[k], engine.last_active + 1 - origin)
+        groups = self.resident.column_groups
+        for stream in range(self.script.columns * groups):
+            for time in engine.entered(stream):
+                word = int(self.place[self.script.starts[stream // groups] + self.done_in[k][stream]])
+                times = self.halfway[k].setdefault(word, [])
+                times.append(int(time) - origin)
+                if len(times) == groups:
+                    self.entered[k][word] = max(times)
+                self.done_in[k][stream] += 1
         for column in range(self.script.columns):
-            for time in engine.entered(column):
-                word = self.script.starts[column] + self.done_in[k][column]
-                self.entered[k][int(self.place[word])] = int(time) - origin
-                self.done_in[k][column] += 1
             for time in engine.pop_output(column)[0]:
                 number = self.back[self.got[column] + self.done_out[k][column]]
                 self.left[k][int(number)] = int(time) - origin

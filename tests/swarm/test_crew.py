@@ -43,11 +43,15 @@ def facts(iteration):
 
 @examples(8)
 @given(
-    size=st.integers(1, 4), wafers=st.integers(1, 5), buffer=st.sampled_from([20, 400, 2**24]), seed=st.integers(0, 99)
+    size=st.integers(1, 4),
+    wafers=st.integers(1, 5),
+    groups=st.integers(1, 2),
+    buffer=st.sampled_from([20, 400, 2**24]),
+    seed=st.integers(0, 99),
 )
-def test_a_system_over_ranks_is_that_of_one_process(size, wafers, buffer, seed):
+def test_a_system_over_ranks_is_that_of_one_process(size, wafers, groups, buffer, seed):
     """Iterations, classifications and logits; with small buffers a pass takes many exchanges."""
-    case = Case((5, 4, 3), 2, 2, 1, wafers=wafers, seed=seed)
+    case = Case((5, 4, 3), 2, 2, 1, wafers=wafers, seed=seed, groups=groups)
     inputs, labels = (np.concatenate(parts, axis=1) for parts in zip(*case.shards, strict=True))
 
     def run():

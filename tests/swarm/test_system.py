@@ -20,10 +20,11 @@ from wse_core.params import machine
 class Case:
     """A random network with its weights, and shards of random samples."""
 
-    def __init__(self, features, width=2, height=1, tokens=1, wafers=1, density=1.0, norm=False, seed=0):
+    def __init__(self, features, width=2, height=1, tokens=1, wafers=1, density=1.0, norm=False, seed=0, groups=1):
         rng = np.random.default_rng(seed)
         self.network = Network.dense(features, "relu", norm=norm)
-        self.place = (width, height, wafers, wafers * height * tokens)
+        self.groups, samples = groups, height * tokens * groups
+        self.place = (width, height, wafers, wafers * samples)
         self.matrices, self.norms = [], {}
         for k, layer in enumerate(self.network.layers):
             mask = rng.random(layer.shape) < density
@@ -31,7 +32,6 @@ class Case:
             self.matrices.append(Parameter(f"layer{k}", weights, "f16", pattern=Pattern.of_mask(mask)))
             if layer.norm:
                 self.norms[k] = Parameter(f"norm{k}", np.ones((2, layer.outputs)), "f16")
-        samples = height * tokens
         one_hot = np.eye(features[-1], dtype=np.float16)
         self.shards = [
             (
@@ -48,10 +48,12 @@ class Case:
 
     def system(self, numbers=(), **options):
         """Return the `System` on a machine with some numbers changed."""
+        options["column_groups"] = self.groups
         return System(self.network, self.matrices, self.norms, machine("wse2", dict(numbers)), *self.place, **options)
 
     def stepped(self, numbers=(), **options):
         """Return its slow twin."""
+        options["column_groups"] = self.groups
         return Stepped(self.network, self.matrices, self.norms, machine("wse2", dict(numbers)), *self.place, **options)
 
 
@@ -63,6 +65,7 @@ NETWORKS = {
     "wafers": st.sampled_from([1, 2, 3, 5]),
     "density": st.sampled_from([0.3, 0.7, 1.0]),
     "norm": st.booleans(),
+    "groups": st.sampled_from([1, 1, 2, 3]),
     "seed": st.integers(0, 99),
     "form": st.sampled_from(["steps", "pairs", "both"]),
 }
@@ -91,7 +94,7 @@ AT_REST = {  # found at random: an engine at rest that runs again is a cycle lat
     "update.latency": 0,
 }
 ONE = {"features": (1, 1), "width": 1, "height": 1, "tokens": 1, "wafers": 1, "density": 0.3, "norm": False, "seed": 0}
-ONE |= {"form": "steps"}
+ONE |= {"form": "steps", "groups": 1}
 
 
 @examples(10)

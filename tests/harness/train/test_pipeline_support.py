@@ -159,6 +159,7 @@ WRONG = {
             {"name": "c", "op": "linear", "outputs": 10},
         ],
     },
+    "mesh.column_groups": {"mesh.column_groups": 2},
     "mesh.image_rows": {
         "mesh.image_rows": 2,
         "network.layers": [],

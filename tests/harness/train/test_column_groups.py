@@ -1,0 +1,125 @@
+"""Groups of columns (layout B) in ``wse train``: wafers against numpy, what they save, projections, refusals."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from harness.train.config import parse_train
+from harness.train.project import groupings, project
+from harness.train.trainer import Trainer
+from wse_core.errors import ConfigError, UnsupportedError
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+TEXT = """
+mode = "streaming"
+[network]
+inputs = 64
+layers = [{outputs = 12, activation = "relu", norm = true}, {outputs = 10}]
+[data]
+source = "digits"
+batch = 24
+[mesh]
+width = 6
+height = 2
+column_groups = 3
+[train]
+iterations = 3
+optimizer = {name = "adam", lr = 0.02}
+loss_scale = {initial = 256.0}
+"""
+GPT = (
+    "network.layers=[] network.preset=gpt network.hidden_size=8 network.num_hidden_layers=1 data.sequence=4 network.inputs=16 "
+    "network.num_attention_heads=2 network.vocab_size=10"
+).split()
+IMAGES = (
+    "network.layers=[]",
+    "network.image=[1,8,8]",
+    'network.nodes=[{name="a",op="convolution",outputs=4,kernel=3,padding=1},{name="b",op="batchnorm"},'
+    '{name="c",op="dropout",ratio=0.3},{name="d",op="linear",outputs=10}]',
+    "mesh.image_rows=2",
+)
+
+
+def run(words, backend=None):
+    """Train to the end; return (trainer, steps)."""
+    trainer = Trainer(parse_train(TEXT, "a.toml", tuple(words)), backend)
+    return trainer, [trainer.step() for _ in range(trainer.iterations)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("mesh.width=3", "mesh.height=1", "train.dtype=cb16", "csconfig.use_cbfloat16=true", "memx.dense_rows=steps"),
+        ("wafers=2", "data.batch=48", "train.clip=0.5", "train.accumulate=2", "sparsity.density=0.4"),
+        ("sparsity.density=0.5", "sparsity.schedule=rigl", "sparsity.every=1", "machine.link.rate=1000000000"),
+        ("memx.keep_output=true", "mesh.column_groups=2", "machine.link.buffer=4096"),
+        (*GPT, "data.labels=first", "train.recompute=true"),
+        (*IMAGES, "wafers=2"),
+    ],
+    ids=lambda words: " ".join(words) or "plain",
+)
+def test_groups_train_as_in_numpy(words):
+    """Losses, weights, statistics and what a test says, bit for bit, and the same cycles again."""
+    (one, steps), (other, expected) = run(words), run(words, "numpy")
+    assert [(step.loss, step.scale) for step in steps] == [(step.loss, step.scale) for step in expected]
+    assert all(step.cycles > 0 for step in steps)
+    for name, value in one.tensors().items():
+        assert np.array_equal(value, other.tensors()[name]), name
+    held = one.dataset.x_test[:9], one.dataset.y_test[:9]
+    assert one.test(*held) == other.test(*held)
+
+
+def test_both_machines_take_the_same_cycles():
+    words = ("train.iterations=1", "data.batch=6")
+    assert [step.cycles for step in run(words)[1]] == [step.cycles for step in run(words, "reference")[1]]
+
+
+def test_groups_save_time_where_columns_have_few_features():
+    """On 32 columns a group of all has two features in each: what a row costs without weights rules."""
+    words = ("mesh.width=32", "data.batch=64", "network.layers=[{outputs=64},{outputs=10}]", "train.iterations=2")
+    config = parse_train(TEXT, "a.toml", (*words, "mesh.column_groups=1"))
+    found = {one["column_groups"]: one["cycles"] for one in groupings(config)}
+    assert set(found) == {1, 2, 4, 8, 16, 32}
+    best = min(found, key=lambda count: found[count])
+    assert 1 < best < 32
+    taken = [run((*words, f"mesh.column_groups={count}"))[1][-1].cycles for count in (1, best)]
+    assert taken[1] < 0.7 * taken[0]
+    assert [found[1], found[best]] == pytest.approx(taken, rel=0.02)
+
+
+def test_a_projection_knows_groups():
+    """A batch of two on six rows of PEs: the layer-level model is a fiftieth off."""
+    found = project(parse_train(TEXT, "a.toml", ()), [1])
+    (row,) = (row for row in found["rows"] if row["kind"] == "fixed share")
+    assert row["measured_cycles"]
+    assert abs(row["error"]) < 0.02
+    assert [one["column_groups"] for one in found["groupings"]] == [1, 2, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        (["data.batch=20"], ConfigError, "a batch of 20 does not divide over 1 wafer of 2 rows of PEs in 3 groups"),
+        (["mesh.column_groups=4"], ConfigError, "6 columns of PEs do not divide into 4 groups"),
+        (["mode=pipelined"], UnsupportedError, "3 groups of columns: each layer has a rectangle of its own"),
+        (["mesh.height=995"], ConfigError, "995 rows of PEs and 2 in which 3 groups of columns meet exceed"),
+    ],
+)
+def test_what_groups_cannot_do_is_refused(words, kind, says):
+    with pytest.raises(kind, match=re.escape(says)):
+        config = parse_train(TEXT, "a.toml", words)
+        from harness.train.mode import choose
+
+        choose(config)
+
+
+def test_sequences_lie_in_one_group():
+    words = ("data.labels=first", "data.batch=24", "mesh.height=1", "mesh.width=12", "mesh.column_groups=4")
+    config = parse_train(TEXT, "a.toml", (*GPT, *words))
+    with pytest.raises(ConfigError, match="6 samples of a group of columns are no whole sequences of 4"):
+        config.check_memory()
