@@ -167,6 +167,33 @@ def test_maps_of_programs_that_are_refused_change_nothing(which, message):
     assert layout._repr_html_() == before
 
 
+def test_a_part_is_painted_as_if_it_were_a_layout():
+    """Each of two parts side by side has what a layout of its size has."""
+    whole, alone = Layout(6, 3), Layout(3, 2)
+    p = Program("both")
+    p.input_queue(0, 3)
+    address = p.param("n", "u16")
+    with p.task("main"):
+        p.nop()
+    for layout in (whole.part((0, 1, 3, 2)), whole.part((3, 1, 3, 2)), alone):
+        assert (layout.width, layout.height, layout.machine) == (3, 2, machine("wse2"))
+        layout.place(p, 0, 0, 3, 2)
+        layout.route(3, (0, 0, 2, 2), rx="W", tx="E")
+        layout.route_each(3, [(2, 0), (2, 1)], rx="W", tx="R")
+        layout.set_param("n", 7, (1, 1))
+        layout.set_param("n", 5, (2, 0))
+    for layout in (whole, alone):
+        layout.input_stream(0, layout.height - 1, "W", 3)
+        layout.input_stream(0, layout.height - 2, "W", 3)
+    found, wanted = whole.build().routes[3], alone.build().routes[3]
+    for name in ("rx", "tx"):
+        assert np.array_equal(found[name][1:, :3], wanted[name])
+        assert np.array_equal(found[name][1:, 3:], wanted[name])
+        assert not found[name][0].any()
+    places = {(x, y): words.ravel().tolist() for _, words, x, y in whole.param_writes()}
+    assert places == {(1, 2): [7], (4, 2): [7], (2, 1): [5], (5, 1): [5]}, address
+
+
 def test_parameters_reach_the_words_of_their_pes():
     layout = Layout(4, 2)
     a, b = Program("a"), Program("b")

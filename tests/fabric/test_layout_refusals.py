@@ -200,6 +200,9 @@ def build(width, height, *routes, programs=(), streams=()):
         (lambda: Layout(1, 0), LayoutError, "height 0 is not a number of PEs"),
         (lambda: Layout(2, 2).rect((0, 0, 0, 1)), LayoutError, "is empty"),
         (lambda: Layout(2, 2).rect("ab"), LayoutError, "is not \\(x, y\\)"),
+        (lambda: Layout(4, 4).part((0, 0, 4, 4, 2, 1)), LayoutError, "part \\(0, 0, 4, 4, 2, 1\\) has steps"),
+        (lambda: Layout(4, 4).part((2, 0, 3, 4)), LayoutError, "reaches outside the 4 x 4 PEs"),
+        (lambda: Layout(4, 4).part((2, 0, 2, 4)).route(1, (1, 0, 2, 1)), LayoutError, "outside the 2 x 4 PEs"),
     ],
 )
 def test_layouts_that_no_machine_could_load(do, error, message):
