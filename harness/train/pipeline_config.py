@@ -9,6 +9,7 @@ Runs
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -155,83 +156,45 @@ def refuse_unsupported(config: TrainConfig) -> None:
     ------
     UnsupportedError, ConfigError
     """
-    if config.mesh.column_groups > 1:
-        raise UnsupportedError(
-            f"{config.mesh.column_groups} groups of columns: each layer has a rectangle of its own",
-            feature="groups of columns",
-            where="mesh.column_groups",
-            hint="mesh.column_groups = 1, or --mode streaming",
-        )
-    if config.wafers > 1:
-        raise UnsupportedError(
-            f"{config.wafers} wafers: all layers lie on one",
-            feature="several wafers",
-            where="wafers",
-            hint="wafers = 1, or --mode streaming",
-        )
-    if config.network.nodes or config.data.sequence > 1:
-        raise UnsupportedError(
-            "operations that are no chain of layers, or tokens that see each other",
-            feature="graphs",
-            where="network.preset"
-            if config.network.preset
-            else "network.nodes"
-            if config.network.nodes
-            else "data.sequence",
-            hint="--mode streaming",
-        )
-    if config.targets:
-        raise UnsupportedError(
-            "a loss of mean squares: the last rectangle takes softmax",
-            feature="mse",
-            where="train.loss",
-            hint="--mode streaming",
-        )
-    sparse = {
-        "sparsity.density": config.sparsity.density != 1,
-        "sparsity.schedule": config.sparsity.schedule != "static",
-        "sparsity.masks": bool(config.sparsity.masks),
-    }
-    layers = enumerate(config.network.layers)
-    sparse |= {f"network.layers[{k}].density": layer.density not in (None, 1.0) for k, layer in layers}
-    for key, given in sparse.items():
-        if given:
-            refuse_gaps(key)
-    if config.train.loss_scale.dynamic:
-        raise UnsupportedError(
-            "a loss scale that follows overflows: updates happen where the gradients are",
-            feature="dynamic loss scale",
-            where="train.loss_scale.dynamic",
-            hint="leave the key out: the scale then stays, or --mode streaming",
-        )
-    if config.network.epsilon != EPSILON:
-        raise UnsupportedError(
-            f"an epsilon of {config.network.epsilon:g}: normalisations of the pipelined mode add {EPSILON:g}",
-            feature="epsilon",
-            where="network.epsilon",
-            hint="--mode streaming",
-        )
-    for key, asked in (
-        ("gradient_norms", config.train.gradient_norms),
-        ("gradient_histograms", config.train.gradient_histograms),
-    ):
-        if asked:
-            raise UnsupportedError(
-                "gradients never leave the wafer", feature=key, where=f"train.{key}", hint="--mode streaming"
-            )
-    if config.train.clip is not None:
-        raise UnsupportedError(
-            "clipping: no PE knows the norm of all gradients",
-            feature="clipping",
-            where="train.clip",
-            hint="--mode streaming",
-        )
-    if config.train.optimizer.decays != "all":
-        raise UnsupportedError(
-            "weight decay of some parameters only: the PEs of a layer have one rule",
-            feature="parameter groups",
-            where="train.optimizer.decays",
-            hint="--mode streaming",
-        )
+    for what, feature, where, hint in _refused(config):
+        raise UnsupportedError(what, feature=feature, where=where, hint=f"{hint}--mode streaming")
     minibatch_of(config)
     run_length(config)
+
+
+def _refused(config: TrainConfig) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (what, feature, key, hint besides the other mode) of what is asked for and cannot be."""
+    network, train, sparsity = config.network, config.train, config.sparsity
+    if config.mesh.column_groups > 1:
+        what = f"{config.mesh.column_groups} groups of columns: each layer has a rectangle of its own"
+        yield what, "groups of columns", "mesh.column_groups", "mesh.column_groups = 1, or "
+    if config.wafers > 1:
+        yield f"{config.wafers} wafers: all layers lie on one", "several wafers", "wafers", "wafers = 1, or "
+    if network.nodes or config.data.sequence > 1:
+        where = "network.preset" if network.preset else "network.nodes" if network.nodes else "data.sequence"
+        yield "operations that are no chain of layers, or tokens that see each other", "graphs", where, ""
+    if config.targets:
+        yield "a loss of mean squares: the last rectangle takes softmax", "mse", "train.loss", ""
+    sparse = {
+        "sparsity.density": sparsity.density != 1,
+        "sparsity.schedule": sparsity.schedule != "static",
+        "sparsity.masks": bool(sparsity.masks),
+    }
+    sparse |= {f"network.layers[{k}].density": one.density not in (None, 1.0) for k, one in enumerate(network.layers)}
+    for key in (key for key, given in sparse.items() if given):
+        refuse_gaps(key)
+    if train.loss_scale.dynamic:
+        what = "a loss scale that follows overflows: updates happen where the gradients are"
+        hint = "leave the key out: the scale then stays, or "
+        yield what, "dynamic loss scale", "train.loss_scale.dynamic", hint
+    if network.epsilon != EPSILON:
+        what = f"an epsilon of {network.epsilon:g}: normalisations of the pipelined mode add {EPSILON:g}"
+        yield what, "epsilon", "network.epsilon", ""
+    for key in ("gradient_norms", "gradient_histograms"):
+        if getattr(train, key):
+            yield "gradients never leave the wafer", key, f"train.{key}", ""
+    if train.clip is not None:
+        yield "clipping: no PE knows the norm of all gradients", "clipping", "train.clip", ""
+    if train.optimizer.decays != "all":
+        what = "weight decay of some parameters only: the PEs of a layer have one rule"
+        yield what, "parameter groups", "train.optimizer.decays", ""

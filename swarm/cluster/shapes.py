@@ -157,7 +157,7 @@ class Mesh:
 
     @property
     def rows(self) -> int:
-        """So many rows of PEs, those of all groups, share the tokens of a wafer."""
+        """The tokens of a wafer are shared by so many rows of PEs, those of all groups."""
         return self.height * self.column_groups
 
     @property

@@ -36,7 +36,7 @@ __all__ = ["CROSSING", "INTERVAL", "LEAVING", "QUEUES", "join_groups", "joining_
 CROSSING, LEAVING = (8, 9), 10
 INTERVAL = 2
 QUEUES = 2, 3, 4
-"""Input queues of the own sums and of those from the west, output queue."""
+"""The own sums and those from the west come through these input queues, and leave through this output queue."""
 
 
 def joining_rows(columns: int, groups: int) -> int:

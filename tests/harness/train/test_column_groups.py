@@ -34,14 +34,8 @@ optimizer = {name = "adam", lr = 0.02}
 loss_scale = {initial = 256.0}
 """
 GPT = [
-    "network.layers=[]",
-    "network.preset=gpt",
-    "network.hidden_size=8",
-    "network.num_hidden_layers=1",
-    "data.sequence=4",
-    "network.inputs=16",
-    "network.num_attention_heads=2",
-    "network.vocab_size=10",
+    *("network.layers=[]", "network.preset=gpt", "network.hidden_size=8", "network.num_hidden_layers=1"),
+    *("network.num_attention_heads=2", "network.vocab_size=10", "network.inputs=16", "data.sequence=4"),
 ]
 IMAGES = (
     "network.layers=[]",
