@@ -696,17 +696,18 @@ class TokenReader(ChosenReader):
         tokens, features = found.places[0][..., 0] // count, found.places[0][..., 0] % count
         firsts = np.unique(features)
         whole = self.known.get(node.input[place], np.zeros(())).shape[-1:] == (size,) and size < count
-        whole &= len(found.places) == 1 and bool(np.all(found.factors == 1)) and len(firsts) * size <= count
+        whole &= len(found.places) == 1 and np.ndim(found.factors) == 0 and len(firsts) * size <= count
         whole &= np.array_equal(found.places[0], (tokens * count + features)[..., None] + np.arange(size))
         if not whole or tokens.size != self.samples * self.sequence * len(firsts):
             return False
         part = self._part(found.node, (firsts[:, None] + np.arange(size)).ravel(), "", node)
+        part = self._times(node, part, float(found.factors)) if part and found.factors != 1 else part
         width, heads = len(firsts) * size, len(firsts)
         if part:
             named = self._named(node, place).removesuffix(".norm")
             name = self._add_node(node, "headrms", FileTensor(part, (width,)), name=named, groups=heads)
             self.nodes[-1] |= {"shared": size} if heads > 1 else {}
-            self._vector(node, place, f"{name}.norm.weight", width, "a weight", repeated=True)
+            self._factors(node, place, f"{name}.norm.weight", width)
             places = tokens * width + np.searchsorted(firsts, features) * size
             self._show(node.output[0], Shown(name, (places[..., None] + np.arange(size))[None].astype(PLACE)))
         return True
@@ -723,8 +724,17 @@ class TokenReader(ChosenReader):
             return
         named = self._named(node, place).removesuffix(".norm")
         name = self._add_node(node, "rms", FileTensor(whole[0], (count,)), name=named)
-        self._vector(node, place, f"{name}.norm.weight", count, "a weight")
+        self._factors(node, place, f"{name}.norm.weight", count)
         self._show_rows(node.output[0], name, whole[1])
+
+    def _factors(self, node: Any, place: int, key: str, count: int) -> None:
+        """Keep the factors of a normalisation without a mean, repeated; constants of a file stay what they are."""
+        values = self.known.get(node.input[place])
+        if values is None or node.input[place] in self.origin:
+            self._vector(node, place, key, count, "a weight", repeated=True)
+            return
+        self.nodes[-1]["fixed"] = True
+        self.tensors[key], self.origins[key] = np.resize(np.asarray(values, np.float32), count), ()
 
     def _rms(self, node: Any, names: list[str]) -> bool:
         found = self.shown[node.input[0]]
