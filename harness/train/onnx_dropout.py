@@ -2,7 +2,9 @@
 
 Exporters write it as a node `Dropout`, and that of whole channels (`Dropout2d`), or samples, as a comparison of numbers
 that are drawn for each of them, a division by the share that stays, and a product.  Such a product becomes a node
-`Dropout` too, whose attribute `WHOLE` says for how many numbers of a sample something is drawn.
+`Dropout` too, whose attribute `WHOLE` says for how many numbers of a sample something is drawn.  Modules that drop
+whole samples of a branch (stochastic depth, `DropPath`) do the same, divide the tensor before or behind the product in
+place of what is drawn, or cut off what is drawn and the share together.
 
 Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 """
@@ -27,7 +29,10 @@ are drawn, of a sample."""
 GUARDS = ("Where", "Identity", "Cast", "CastLike")
 """Shares of attention may go through these behind their softmax."""
 DRAWN = ("RandomUniformLike", "RandomUniform", "Bernoulli")
-MADE = ("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Cast", "CastLike", "Div", "Mul", "Bernoulli", "Not")
+MADE = (
+    *("Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Not"),
+    *("Cast", "CastLike", "Div", "Mul", "Bernoulli", "Add", "Floor"),
+)
 """By these numbers that were drawn become factors of which some are zero."""
 
 
@@ -73,9 +78,17 @@ def by_channel(model: Any) -> Any:
     helper, numpy_helper = (need(f"onnx.{one}", "a network from an .onnx file") for one in ("helper", "numpy_helper"))
     found: dict[int, tuple[str, list[int], float]] = {}
     for number, node in enumerate(model.graph.node):
-        for place in range(2) if node.op_type == "Mul" else ():
-            drawn = _drawn(makers, known, node.input[place])
-            found |= {} if drawn is None else {number: (node.input[1 - place], *drawn)}
+        divided = _divided(makers, known, node) if node.op_type == "Div" else None
+        product: Any = node if divided is None else makers.get(node.input[0])
+        for place in range(2) if product is not None and product.op_type == "Mul" else ():
+            drawn, x = _drawn(makers, known, product.input[place]), product.input[1 - place]
+            if drawn is None:
+                continue
+            sides, stays, by = drawn
+            before: Any = makers.get(x) if by is None and divided is None else None
+            shares = [share for share in (by, divided, _divided(makers, known, before)) if share is not None]
+            if len(shares) == 1 and abs(shares[0] - stays) < 1e-6:
+                found[number] = (x if before is None else before.input[0], sides, stays)
     if not found:
         return model
     made = type(model)()
@@ -91,24 +104,36 @@ def by_channel(model: Any) -> Any:
     return made
 
 
-def _drawn(makers: dict[str, Any], known: dict[str, np.ndarray], name: str) -> tuple[list[int], float] | None:
-    """Return for which numbers of a sample factors are drawn, and the share that is not zero; None if none are."""
+def _divided(makers: dict[str, Any], known: dict[str, np.ndarray], node: Any) -> float | None:
+    """Return the number by which a node divides; None if it does not."""
+    one = known.get(node.input[1]) if node is not None and node.op_type == "Div" else None
+    return float(one.reshape(())) if one is not None and one.size == 1 else None
 
-    def maker(name: str, op: str) -> Any:
-        while name in makers and makers[name].op_type in ("Cast", "CastLike") and op not in ("Cast", "CastLike"):
+
+def _drawn(
+    makers: dict[str, Any], known: dict[str, np.ndarray], name: str
+) -> tuple[list[int], float, float | None] | None:
+    """Return for which numbers of a sample factors are drawn, the share that is not zero, and what divides them.
+
+    None if none are.
+    """
+
+    def maker(name: str, *ops: str) -> Any:
+        while name in makers and makers[name].op_type in ("Cast", "CastLike"):
             name = makers[name].input[0]
-        return makers[name] if name in makers and makers[name].op_type == op else None
+        return makers[name] if name in makers and makers[name].op_type in ops else None
 
-    div = maker(name, "Div")
-    less = maker(div.input[0], "Less") if div is not None and div.input[1] in known else None
-    draws = maker(less.input[0], "RandomUniformLike") if less is not None and less.input[1] in known else None
-    empty = maker(draws.input[0], "ConstantOfShape") if draws is not None else None
-    shape = maker(empty.input[0], "Concat") if empty is not None else None
-    if less is None or shape is None or not all(one in known and known[one].size == 1 for one in shape.input[1:]):
+    divided = _divided(makers, known, maker(name, "Div"))
+    made = maker(name if divided is None else maker(name, "Div").input[0], "Less", "Floor")
+    chosen = maker(made.input[0], "Add") if made is not None and made.op_type == "Floor" else made
+    draws = maker(chosen.input[0], "RandomUniformLike") if chosen is not None and chosen.input[1] in known else None
+    empty = maker(draws.input[0], "ConstantOfShape", "Expand") if draws is not None else None
+    shape = maker(empty.input[-1], "Concat") if empty is not None else None
+    if shape is None or not all(one in known and known[one].size == 1 for one in shape.input[1:]):
         return None
-    stays, divided = (float(np.ravel(known[one.input[1]])[0]) for one in (less, div))
+    stays = float(np.ravel(known[chosen.input[1]])[0])
     sides = [int(known[one].item()) for one in shape.input[1:]]
-    return (sides, stays) if abs(stays - divided) < 1e-6 and 0 < stays <= 1 else None
+    return (sides, stays, divided) if 0 < stays <= 1 else None
 
 
 def _unused(model: Any) -> None:

@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
+from harness.train.onnx_alike import alike
 from harness.train.onnx_dropout import by_channel, without
 from harness.train.onnx_moved import MovedReader
 from harness.train.onnx_norms import put_together
@@ -137,9 +138,9 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 
 def _network(path: Path, model: Any, masked: Sequence[int], dropout: str) -> OnnxNetwork:
     """Return what the graph of a file says."""
-    model, left_out = without(model, dropout) if dropout else (model, [])
     model = by_channel(model)
-    model = put_together(once(in_one_piece(model)))
+    model, left_out = without(model, dropout) if dropout else (model, [])
+    model = put_together(once(in_one_piece(alike(model))))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
     made: list[OnnxReader] = [TokenReader(path, model, masked) if tokens else MovedReader(path, model)]

@@ -67,7 +67,7 @@ class _Unit(NamedTuple):
     ----------
     x : str
         The tensor.
-    count : int
+    numbers : int
         Numbers of a row.
     epsilon : float
         Below the root; 0: there is none.
@@ -80,7 +80,7 @@ class _Unit(NamedTuple):
     """
 
     x: str
-    count: int
+    numbers: int
     epsilon: float
     times: float
     factor: str
@@ -230,9 +230,9 @@ class _NormGraph:
 
         x = unit.x if more == 1 else add("Mul", unit.x, np.float32(more))
         if unit.mean:
-            x = add("LayerNormalization", x, np.ones(unit.count, np.float32), axis=-1, epsilon=epsilon)
+            x = add("LayerNormalization", x, np.ones(unit.numbers, np.float32), axis=-1, epsilon=epsilon)
         else:
-            x = add("RMSNormalization", x, np.ones(unit.count, np.float32), axis=-1, epsilon=epsilon)
+            x = add("RMSNormalization", x, np.ones(unit.numbers, np.float32), axis=-1, epsilon=epsilon)
         x = x if unit.times == 1 else add("Mul", x, np.float32(unit.times))
         x = add("Mul", unit.factor, x) if unit.factor else x
         nodes[-1].output[0] = result
@@ -283,8 +283,11 @@ class _NormGraph:
         if centred is None or below is None or centred[1] not in (-1, 1):
             return None
         found = self._deviation(below.output[0])
-        right = found is not None and found[:2] == centred and found[2] and not found[3] and not found[4]
-        return (*centred, found[2]) if found is not None and right else None
+        if found is None:
+            return None
+        x, axis, epsilon, sample, outside = found
+        right = (x, axis) == centred and epsilon and not sample and not outside
+        return (x, axis, epsilon) if right else None
 
     def _centred(self, name: str) -> tuple[str, int] | None:
         """Return (tensor, axis) of what less its mean a tensor is; None if it is not."""
@@ -330,7 +333,7 @@ class _NormGraph:
         names = {name}
         for node in self.given.values():
             if names & set(node.input) and node.op_type not in ("Shape", "CastLike"):
-                sides = self.shapes.get(node.output[0], ())
+                sides = self.shapes.get(node.output[0], [])
                 if len(sides) in (0, count - 1) and node.op_type in ("Mul", "Div", *PASSES):
                     names.add(node.output[0])
                 elif len(sides) != count or sides[-1] != 1:

@@ -26,6 +26,7 @@ from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
 from harness.train.onnx_dropout import LEAVES_OUT, WHOLE
 from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
+from harness.train.onnx_repeats import RANDOM
 from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["AS_MODULE", "EXPORT", "FIXED", "KEPT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
@@ -383,7 +384,12 @@ class OnnxReader:
     # --- what is constant ---------------------------------------------------------------------------------------------
 
     def _constant(self, node: Any) -> bool:
-        """Work a node out that depends on no sample but by its shape; return whether it is one."""
+        """Work a node out that depends on no sample but by its shape; return whether it is one.
+
+        What is drawn is another thing each time.
+        """
+        if node.op_type in RANDOM and node.op_type != "Dropout":
+            return False
         if node.op_type == "Shape" and node.input[0] in self.values:
             shape = self._whole(node.input[0])
             if shape:

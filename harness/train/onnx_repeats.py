@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["once"]
+__all__ = ["RANDOM", "once"]
 
-RANDOM = ("Dropout", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli")
+RANDOM = (
+    "Dropout",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Multinomial",
+)
 """Two of these are not the same, whatever they are given."""
 
 

@@ -134,16 +134,27 @@ def _of_module(
 def _nothing_dropped(torch: Any) -> Any:
     """Return a context in which dropout gives what it takes: what it draws is another thing each time.
 
-    All of PyTorch's forms draw ones among zeros with a probability, and divide them by it.
+    All of PyTorch's forms draw ones among zeros with a probability, and divide them by it.  So do modules that drop
+    samples, some by numbers from 0 to 1 to which the probability is added before they are cut off.
     """
     modes: Any = importlib.import_module("torch.utils._python_dispatch")
-    drawn = torch.ops.aten.bernoulli_.float
+    aten = torch.ops.aten
+    drawn, below, cut = aten.bernoulli_.float, aten.rand.default, (aten.floor.default, aten.floor_.default)
 
     class NothingDropped(modes.TorchDispatchMode):
+        numbers = False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is drawn:
                 return args[0].fill_(args[1] if len(args) > 1 else 0.5)
-            return func(*args, **(kwargs or {}))
+            if func in cut and self.numbers:
+                self.numbers = False
+                return args[0]
+            found = func(*args, **(kwargs or {}))
+            if func is below:
+                self.numbers = True
+                found.zero_()
+            return found
 
     return NothingDropped()
 

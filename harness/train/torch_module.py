@@ -75,17 +75,17 @@ def from_torch(
     try:
         with warnings.catch_warnings(), _masks_as_given(torch):
             warnings.simplefilter("ignore")  # that a module is exported as it is trained: that is what is wanted
-            torch.onnx.export(
+            program = torch.onnx.export(
                 module.train(),
                 given.args,
-                str(path),
                 kwargs=given.named,
                 dynamo=True,
                 optimize=False,
-                external_data=False,
                 verbose=False,
                 dynamic_shapes=given.open(),
             )
+        _name_apart(program.model.graph)
+        program.save(str(path), external_data=False)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", where=path) from None
     except Exception as error:  # the exporter has many of its own
@@ -102,6 +102,16 @@ def from_torch(
     _check_names(module, read)
     check_gradients(module, given, config, read)
     return config
+
+
+def _name_apart(graph: Any) -> None:
+    """Give results names of their own: the exporter calls those of `mean` as a buffer `mean` of the module."""
+    taken = {*graph.initializers, *(value.name for value in graph.inputs)}
+    for node in graph:
+        for value in node.outputs:
+            while value.name in taken:
+                value.name = f"{value.name}_result"
+            taken.add(value.name)
 
 
 @contextmanager

@@ -69,6 +69,36 @@ def test_what_is_ignored_is_named_and_drops_nothing(folder):
     assert all(np.array_equal(one, without.state_dict()[name]) for name, one in with_it.state_dict().items())
 
 
+@pytest.mark.parametrize("how", ["drawn", "before", "behind", "cut", "none", "other"])
+def test_samples_may_be_dropped_whole(folder, how):
+    """Stochastic depth: what is drawn for a sample is divided, or the tensor before or behind; or none by its share."""
+    draws = [
+        node("Shape", ["h"], ["n"], "samples", start=0, end=1),
+        node("Concat", ["n", "one"], ["s"], "shape", axis=0),
+        node("ConstantOfShape", ["s"], ["z"], "empty"),
+        node("RandomUniformLike", ["z"], ["r"], "draw"),
+        *([node("Add", ["r", "share"], ["l"], "above"), node("Floor", ["l"], ["c"], "cut")] if how == "cut" else ()),
+        *([node("Less", ["r", "share"], ["l"], "less"), node("Cast", ["l"], ["c"], "made", to=1)] * (how != "cut")),
+    ]
+    x, factor = ("d", "c") if how in ("before", "cut") else ("h", "f" if how == "drawn" else "c")
+    divides = node("Div", ["c" if how == "drawn" else "h", "share"], ["f" if how == "drawn" else "d"], "div")
+    products = [node("Mul", [x, factor], ["k"], "times")]
+    products += [node("Div", ["k", "share"], ["m"], "div")] if how == "behind" else []
+    if how == "other":
+        products = [node("Mul", ["d", "c"], ["q"], "times"), node("Div", ["q", "quarter"], ["k"], "more")]
+        divides = node("Div", ["h", "quarter"], ["d"], "quarter")
+    constants = {"one": [1], "share": np.float32(0.8), "quarter": np.float32(0.25)}
+    chain("m.onnx", *draws, *[divides] * (how not in ("behind", "none")), *products, **constants)
+    if how in ("none", "other"):
+        with pytest.raises(UnsupportedError, match="draw .RandomUniformLike.: is not trained here"):
+            read_onnx("m.onnx")
+        return
+    first, drop, last = config("m.onnx").network.nodes
+    assert (first.op, drop.op, drop.ratio, drop.together, last.op) == ("linear", "dropout", 0.2, 12, "linear")
+    chain("plain.onnx")
+    assert config("m.onnx", dropout="ignore").network.layers == config("plain.onnx").network.layers
+
+
 def test_dropout_that_drops_nothing_needs_no_key(folder):
     chain("m.onnx", node("Dropout", ["h", "none", "yes"], ["k"], "drop"), none=np.float32(0), yes=True)
     assert [layer["outputs"] for layer in read_onnx("m.onnx").layers] == [12, 4]
