@@ -145,10 +145,9 @@ def _compile(args: argparse.Namespace) -> int:
     if args.warnings_as_errors and any(item.severity == "warning" for item in found):
         return 1
     write_bundle(bundle, args.output)
-    if not args.memcpy:  # scripts of that time list these files
-        elf = Path(args.output) / "bin" / "out_0_0.elf"
-        elf.parent.mkdir(exist_ok=True)
-        elf.write_text("programs and routes are in ../image.npz and ../host.json\n", encoding="utf-8")
+    elf = Path(args.output) / "bin" / "out_0_0.elf"  # scripts before SDK 0.9 list these files
+    elf.parent.mkdir(exist_ok=True)
+    elf.write_text("programs and routes are in ../image.npz and ../host.json\n", encoding="utf-8")
     if args.verbose:
         for image in bundle.programs:
             print(f"{image.name}: {image.code_words} words of code, {image.footprint - image.code_words} of data")

@@ -300,7 +300,8 @@ class SdkDevice:
 
     # ---- streams
 
-    def _link(self, kind: str, color: int, x: int, y: int) -> int:
+    def link(self, kind: str, color: int, x: int, y: int) -> int:
+        """Return the number of the stream of a PE, of those that enter ("inputs") or leave ("outputs")."""
         found = self._links[kind].get((x, y, color))
         if found is None:
             what = "takes nothing from" if kind == "inputs" else "sends nothing to"
@@ -314,7 +315,7 @@ class SdkDevice:
         """Hand words to the PEs of a rectangle: one each `memcpy.word` cycles, as long as there is room."""
         for i in range(values.shape[0]):
             for j in range(values.shape[1]):
-                link = self._link("inputs", color, px + j, py + i)
+                link = self.link("inputs", color, px + j, py + i)
                 self.fabric.entered(link)
                 self._sent[link] = self._sent.get(link, 0) + values.shape[2]
                 self.fabric.send(link, np.ascontiguousarray(values[i, j]), at=self._cycles(values.shape[2]))
@@ -333,7 +334,7 @@ class SdkDevice:
 
     def receive(self, color: int, px: int, py: int, w: int, h: int, n: int) -> NDArray[np.uint32]:
         """Return the next `n` words from each PE of a rectangle, shape (h, w, n); the host takes no word more."""
-        links = {(i, j): self._link("outputs", color, px + j, py + i) for i in range(h) for j in range(w)}
+        links = {(i, j): self.link("outputs", color, px + j, py + i) for i in range(h) for j in range(w)}
         found, have = np.zeros((h, w, n), np.uint32), np.zeros((h, w), int)
         for link in links.values():
             self.fabric.accept(link, self._cycles(n))
@@ -351,18 +352,18 @@ class SdkDevice:
 
     def open(self, color: int, x: int, y: int) -> None:
         """Let the host take whatever the stream of a PE brings, from now on."""
-        self.fabric.accept(self._link("outputs", color, x, y), None)
+        self.fabric.accept(self.link("outputs", color, x, y), None)
 
     def collect(self, color: int, x: int, y: int, n: int) -> NDArray[np.uint32]:
         """Return the next `n` words of an open stream; control wavelets, which move switches, are no words of it."""
         self.until(lambda: self.came(color, x, y) >= n, "the PEs do not send what the host waits for")
-        link = self._link("outputs", color, x, y)
+        link = self.link("outputs", color, x, y)
         found, self._kept[link] = self._kept[link][:n], self._kept[link][n:]
         return found
 
     def came(self, color: int, x: int, y: int) -> int:
         """Return how many words of an open stream have come that were not collected."""
-        link = self._link("outputs", color, x, y)
+        link = self.link("outputs", color, x, y)
         new = self.fabric.receive(link)
         kept = self._kept.get(link, np.zeros(0, np.uint32))
         self._kept[link] = np.concatenate([kept, new.payload[~new.control]])

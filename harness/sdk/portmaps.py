@@ -24,7 +24,7 @@ from wse_core.errors import ConfigError
 __all__ = ["convert_input_tensor", "format_output_tensor", "output_array_from_u32", "prepare_output_tensor"]
 
 AXES, INSIDE = r"((?:\[[^\]]*\]\s*)+)", r"\[(.*)\]\s*"
-FORM = re.compile(rf"\{{\s*(\w+)\s*{AXES}->\s*\[\s*PE\s*{INSIDE}->\s*index\s*{INSIDE}\]\s*\}}", re.DOTALL)
+FORM = re.compile(rf"\{{\s*(\w+)\s*{AXES}->\s*\[\s*PE\s*{INSIDE}->\s*index\s*{INSIDE}\]\s*\}}+", re.DOTALL)
 AXIS = re.compile(r"\s*(?:(\w+)\s*=)?\s*([-+*/%()\d\s]+)(?::([-+*/%()\d\s]+))?")
 HINT = "{ A[j=0:7][i=0:3] -> [PE[i//2, j//4] -> index[i%2, j%4]] }"
 OPERATORS: dict[type, Callable[..., Any]] = {

@@ -143,3 +143,51 @@ def test_arrays_enter_and_leave_at_a_side(compiled):
         runner.add_input_array("x", 0, "UP", array)
     with pytest.raises(ConfigError, match="'x' is no array; batches"):
         runner.add_input_array("x", 0, "W", None)
+
+
+STREAMS = """const memcpy = @import_module("<memcpy/get_params>", .{
+  .width = 2, .height = 1, .MEMCPYH2D_1 = @get_color(0), .MEMCPYH2D_2 = @get_color(2), .MEMCPYD2H_1 = @get_color(1) });
+layout {
+  @set_rectangle(2, 1);
+  for (@range(u16, 2)) |x| { @set_tile_code(x, 0, "pe.csl", .{ .memcpy_params = memcpy.get_params(x) }); }
+}
+"""
+STREAM_PE = """param memcpy_params: comptime_struct;
+const sys = @import_module("<memcpy/memcpy>", memcpy_params);
+const out = @get_dsd(fabout_dsd, .{
+  .extent = 1, .fabric_color = sys.MEMCPYD2H_1, .output_queue = @get_output_queue(2) });
+var gain: f32 = 1.0;
+task number(x: f32) void { @fmovs(out, x * gain); }
+task factor(x: f32) void { gain = x; }
+comptime {
+  @bind_data_task(number, @get_data_task_id(sys.MEMCPYH2D_1));
+  @bind_data_task(factor, @get_data_task_id(sys.MEMCPYH2D_2));
+}
+"""
+
+
+def test_streams_of_pes_in_batches(tmp_path, monkeypatch):
+    """As in SDK 0.5 and 0.6, with --memcpy: port maps name the PEs, arrays lie by row, column and place."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layout.csl").write_text(STREAMS)
+    (tmp_path / "pe.csl").write_text(STREAM_PE)
+    assert main(["layout.csl", "--fabric-dims=9,3", "--fabric-offsets=4,1", "--memcpy", "-o", "out"]) == 0
+    runner = CSELFRunner(glob("out/bin/out_[0-9]*.elf"), height=1, width=2, input_colors=[0, 2], output_colors=[1])
+    factors = "{factors[i=0:1, j=0:0] -> [PE[i, j] -> index[0]]}}"
+    runner.add_input_array("x", 0, "W", None, reusable=True)
+    runner.add_input_tensor(2, factors, None, reusable=True)
+    runner.add_output_array("z", 1, "W", np.zeros((1, 2, 3), np.float32), reusable=True)
+    runner.load()
+    runner.start()
+    for k in (2, 5):
+        x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+        runner.prepare_input_tensor(2, factors, np.array([[k], [k + 1]], np.float32))
+        runner.run_batch([2])
+        runner.prepare_input_array(0, 0, x)
+        runner.run_batch([0, 1])
+        assert (runner.out_tensor_dict["z"] == x * np.array([[[k], [k + 1]]])).all()
+    with pytest.raises(DeadlockError, match=r"0 of 3 wavelets of color 1 have left PE \(0, 0\)"):
+        runner.run_batch([1])
+    with pytest.raises(ConfigError, match="no array enters on color 7"):
+        runner.prepare_input_array(7, 0, np.zeros((1, 2, 3), np.float32))
+    runner.stop()
