@@ -140,7 +140,7 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "explicit DSRs": ("@load_to_dsr(d, mem); @fmovs(d, 1.0);", "const d = @get_dsr(dsr_dest, 2);"),
         "FIFOs": ("@fmovs(f, in_dsd, .{ .async = true });", "var b: [4]f32; const f = @allocate_fifo(b);"),
-        "circular FIFO lengths": ("_ = @set_fifo_read_length(f, 2);", "var b: [4]f32; const f = @allocate_fifo(b);"),
+        "lengths of FIFOs": ("@set_fifo_read_length(f, 2);", "var b: [4]f32; const f = @allocate_fifo(b);"),
         "option async, activate, unblock": ("@fmovs(out_dsd, mem, .{ .async = true, .activate = late });", ""),
         "option priority": ("@fmovs(out_dsd, mem, .{ .async = true, .priority = .{ .high = true } });", ""),
         "option index": ("@fmacs(mem, mem, mem, vf, .{ .index = vu });", ""),

@@ -267,6 +267,9 @@ class RunTimeStatements(VectorOperations):
             missing = [name for name, number in subject.type.members if number not in seen]
             if missing:
                 raise Fault(f"the switch has no branch for {', '.join(missing)}", node.span, "add it, or an 'else'")
+        elif subject.type not in (BOOL,) and all(values is not None for values, _ in cases):
+            what = f"for other values of the {subject.type} this switch does nothing"
+            self.report.warn(what, node.span, "say so: else => {}; the vendor's compiler may ask for it")
         return [tree.Switch(node.span, subject, cases)]
 
     # ---- loops

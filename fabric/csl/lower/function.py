@@ -14,6 +14,7 @@ from fabric.csl.ir import IrFunction, Operand, Vreg
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Chosen, Descriptor
+from fabric.csl.lower.kinds import FIFO_LENGTHS
 from fabric.csl.lower.recursion import DEPTH, Recursion
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import MachineRoutines
@@ -276,6 +277,9 @@ class FunctionLowering(MachineRoutines):
             return self.has_finished()
         if name == "@map":
             self.map(expr)
+            return None
+        if name in FIFO_LENGTHS:
+            self.set_fifo_length(expr)
             return None
         if name == "@dfilt":
             self.filtered(expr)

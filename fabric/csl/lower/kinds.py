@@ -19,7 +19,10 @@ from fabric.csl.ir import Fifo
 from fabric.csl.lower.dsd import CHANGES, Fixed, fabric_kind, memory_kind
 from fabric.csl.types import ArrayType, DsdType, IdType
 
-__all__ = ["Kinds", "about_descriptors", "returned"]
+__all__ = ["FIFO_LENGTHS", "Kinds", "about_descriptors", "returned"]
+
+FIFO_LENGTHS = {"@set_fifo_read_length": True, "@set_fifo_write_length": False}
+"""These say how many elements an operation has that the FIFO is a source of, or not: its target."""
 
 
 class Kinds:
@@ -171,11 +174,13 @@ class Kinds:
 
 
 def about_descriptors(function: tree.Function) -> list[Any]:
-    """Return the nodes of a function that load DSRs, walk over them or give a descriptor to a variable."""
+    """Return the nodes of a function that load DSRs, walk over them, set a FIFO's length or give a descriptor to a
+    variable.
+    """
     found = []
     for node in tree.nodes(function.body):
         if isinstance(node, tree.BuiltinCall):
-            wanted = node.name == "@map" or node.name.startswith("@load_to_dsr")
+            wanted = node.name in ("@map", *FIFO_LENGTHS) or node.name.startswith("@load_to_dsr")
         elif isinstance(node, tree.Assign):
             wanted = isinstance(node.place.type, DsdType)
         elif isinstance(node, tree.Call):

@@ -13,6 +13,7 @@ from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vreg
 from fabric.csl.lower.dsd import Chosen, Descriptor, Fixed
+from fabric.csl.lower.kinds import FIFO_LENGTHS
 from fabric.csl.lower.mapping import HELD, Mapping
 from fabric.csl.lower.vectors import saves_address
 from fabric.csl.types import U16, DsdType, DsrType, PointerType, is_byte
@@ -138,7 +139,7 @@ class LoweredOperations(Mapping):
         if is_pointer and (ending is not None or row.pointer == "move"):
             operands[0] = Descriptor(Fixed("mem1d"), operands[0], 1, 0)
             is_pointer = False
-        self._lengths(operands)
+        said = self._lengths(operands)
         self._packings(op, operands)
         for place, value in enumerate(operands):
             if isinstance(value, Descriptor) and value.fixed.fifo is not None:
@@ -181,6 +182,8 @@ class LoweredOperations(Mapping):
         if result is not None:
             base, offset = self._split(operands[0])
             self.store_at(base, offset, result, result.size)
+        if said is not None:
+            self._keep_rest(*said, True in cuts)
 
     def _within(self, value: Descriptor, words: int) -> None:
         """Refuse a descriptor that surely walks beyond the array that its base lies in."""
@@ -229,19 +232,65 @@ class LoweredOperations(Mapping):
             found.append(value)
         return found
 
-    def _lengths(self, operands: list[Any]) -> None:
-        """Give FIFOs the length of the operand that decides."""
+    def set_fifo_length(self, expr: tree.BuiltinCall) -> None:
+        """Note how many elements the next operation with a FIFO has."""
+        fifo = self.alternatives(expr.arguments[0]).kinds[0].fifo
+        word = self.program.fifo_length(fifo, FIFO_LENGTHS[expr.name])
+        assert word is not None  # the program was looked through for it
+        self.store_at(None, word, self.value(expr.arguments[1]), 1)
+
+    def _said(self, order: list[Any], target: Any) -> tuple[Sym, Vreg] | None:
+        """Return where the length lies that was set for a FIFO of an operation, and the length."""
+        found = None
+        for value in order:
+            if isinstance(value, Descriptor) and value.fixed.fifo is not None:
+                word = self.program.fifo_length(value.fixed.fifo, value is not target)
+                if word is not None and value is not order[0]:
+                    what = "a FIFO whose length is set must be the first source here, or the only vector"
+                    raise Fault(what, self.span, "give the other operand the length: @set_dsd_length")
+                found = None if word is None else (word, self.reg(self.load_at(None, word, 1), 1))
+        return found
+
+    def _keep_rest(self, word: Sym, length: Vreg, ends: bool) -> None:
+        """Take what an operation has done off the length that was set; it was 0 if another operand had one."""
+        if not ends:
+            self.store_at(None, word, 0, 1)
+            return
+        was_set, after = self.new_block(), self.new_block()
+        self.branch("br16", "ne", length, 0, was_set, after)
+        self.place(was_set)
+        self.put("q_state", left := self.new(1), data=STATE_CUT)
+        self.store_at(None, word, left, 1)
+        self.jump(after)
+        self.place(after)
+
+    def _lengths(self, operands: list[Any]) -> tuple[Sym, Vreg] | None:
+        """Give FIFOs the length of the operand that decides; return one that was set, as `_said` does."""
         order = [*operands[1:3], operands[0]]
         known = [x for x in order if isinstance(x, Descriptor) and x.fixed.kind != "fifo"]
+        vectors = [x for x in order if isinstance(x, (Descriptor, ExplicitDsr))]
+        said = self._said(vectors, operands[0])
         for place, value in enumerate(operands):
             if isinstance(value, Descriptor) and value.fixed.kind == "fifo":
                 if known and known[0].fixed.kind == "mem4d":
                     raise Fault("a FIFO with a mem4d_dsd is not supported", self.span)
                 extent = value.extent if value.extent is not None else known[0].extent if known else 1
+                if said is not None and extent is not None and value is vectors[0]:
+                    extent = self._length_or(said[1], extent)
                 operands[place] = value.with_(extent=extent)
-        vectors = [x for x in order if isinstance(x, (Descriptor, ExplicitDsr))]
         if isinstance(vectors[0], ExplicitDsr) and "fifo_dsd" in self.program.kinds_in(vectors[0]):
             self.put("dsr_len", None, self._length_beside(vectors), data=vectors[0])
+        return said
+
+    def _length_or(self, length: Vreg, other: Operand) -> Vreg:
+        """Return a length, or another if that is 0."""
+        found, none, done = self.copied(length, 1), self.new_block(), self.new_block()
+        self.branch("br16", "ne", length, 0, done, none)
+        self.place(none)
+        self.put("copy" if isinstance(other, Vreg) else "const", found, other)
+        self.jump(done)
+        self.place(done)
+        return found
 
     def _length_beside(self, vectors: list[Any]) -> Operand:
         """Return how many elements an operation has whose first operand is a DSR with a FIFO, which has no length."""
@@ -292,6 +341,10 @@ class LoweredOperations(Mapping):
                 number = getattr(dsd, name)
                 self.store_at(None, self.program.held_number(dsr, name), 0 if number is None else number, 1)
         if dsd.fixed.fifo is not None:
+            if self.program.fifo_length(dsd.fixed.fifo, dsr.file != "dest") is not None:
+                raise Fault(
+                    "a DSR with a FIFO whose length is set is not modelled", self.span, "give it the FIFO itself"
+                )
             run = options.get("async")
             ends = dsd.fixed.fifo.ends(dsr.file != "dest", run is None or not run.data)
             dsd = dsd.with_(fixed=replace(dsd.fixed, ends=ends))

@@ -17,7 +17,7 @@ from fabric.csl.ir import IrFunction as Made
 from fabric.csl.ir.machine import LONE
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
-from fabric.csl.lower.kinds import Kinds, about_descriptors
+from fabric.csl.lower.kinds import FIFO_LENGTHS, Kinds, about_descriptors
 from fabric.csl.lower.rebinding import Rebinding
 from fabric.csl.rules import MULTIPLY_ADD, PRIORITIES_UNSAID
 from fabric.csl.types import ArrayType
@@ -54,6 +54,7 @@ class Attributes(ABC):
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
+        self._fifo_lengths: set[tuple[int, bool]] = set()
         self._asking: set[int] = set()
         self.kinds = Kinds(checked.functions, checked.variables, checked.unit, self.fifo_of)
         self._several: set[ExplicitDsr] = set()
@@ -71,6 +72,8 @@ class Attributes(ABC):
                         self._assigned.setdefault(id(variable), []).append(node.value)
                 elif not isinstance(node, tree.BuiltinCall):
                     continue
+                elif node.name in FIFO_LENGTHS:
+                    self._fifo_lengths.add((id(_buffer(node.arguments[0])), FIFO_LENGTHS[node.name]))
                 elif node.name == "@map":
                     self._mapped |= {dsr for value in node.arguments[1:] if (dsr := explicit_dsr(value)) is not None}
                 else:
@@ -274,6 +277,16 @@ class Attributes(ABC):
             made = self._fifos[id(variable)] = Fifo(self.memory_of(variable), tasks[0], tasks[1], (empty, full))
         return made
 
+    def fifo_length(self, fifo: Fifo, source: bool) -> Sym | None:
+        """Return where it lies how many elements the next operation takes from a FIFO, or gives it; None if never set.
+
+        It is 0 where the other operand says so.
+        """
+        for number, (key, found) in enumerate(self._fifos.items()):
+            if found is fifo and (key, source) in self._fifo_lengths:
+                return Sym(self.hidden(f"fifo{number}.{'read' if source else 'write'}"))
+        return None
+
     # ---- variables that hold descriptors
 
     def dsd_variable(self, variable: tree.Variable) -> DsdVariable:
@@ -399,3 +412,9 @@ class _Quiet(Descriptors):
         raise Fault("this descriptor must be known when the program is compiled", self.span)
 
     routine = call = builtin = fill = given = copy_words = spread = leave = tail_call = call_for_descriptor = _unknown
+
+
+def _buffer(value: Any) -> Any:
+    """Return the array of a FIFO that a program names."""
+    known = value.value if isinstance(value, tree.Const) else value
+    return known.data.fields["buffer"]

@@ -113,6 +113,51 @@ def test_a_register_that_holds_a_fifo_at_times(tmp_path, operation, message):
 
 
 @pytest.mark.parametrize("arch", ARCHES)
+def test_a_fifo_may_say_how_many_elements_an_operation_has(tmp_path, arch):
+    """What an operation has not done of them is left for the next; without a length the other operand says it."""
+    body = """
+      @fmovs(fifo, from);
+      @set_fifo_read_length(fifo, 2);
+      @fmovs(to, fifo);
+      @fmovs(&last, fifo);
+      @set_fifo_read_length(fifo, n);
+      @fadds(&sum, sum, fifo);
+      @fmovs(fifo, 7.0);
+      @set_fifo_read_length(fifo, 5);
+      told[0] = @fmovs(to, fifo);
+      seen[0] = y[0];
+      @fmovs(fifo, from);
+      told[1] = @fmovs(to, fifo);
+      told[2] = @fmovs(to, fifo, .{ .async = true });
+      @set_fifo_write_length(other, 2);
+      @fmovs(other, 8.0);
+      told[3] = @fmovs(&seen[1], other) and @fmovs(&seen[1], other) and !@fmovs(&seen[1], other);
+    """
+    words = """var told: [4]bool; var seen: [2]f32; var last: f32; var sum: f32 = 0.0; var n: u16 = 3;
+      var more: [4]f32; const other = @allocate_fifo(more);"""
+    names = {"told": "u2", "seen": "<f4", "last": "<f4", "sum": "<f4", "y": "<f4"}
+    found = run_task(tmp_path, body, VECTORS, words, "const fifo = @allocate_fifo(buffer);", results=names, arch=arch)
+    assert (found["last"].tolist(), found["sum"].tolist()) == ([2.5], [13.5])
+    assert (found["told"].tolist(), found["seen"].tolist()) == ([0, 1, 1, 1], [7, 8])
+    assert found["y"].tolist() == [4.5, 5.5, 2.5, 3.5, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("@set_fifo_write_length(fifo, 2); @fmovs(fifo, from);", "must be the first source here, or the only vector"),
+        (
+            "@set_fifo_read_length(fifo, 2); @load_to_dsr(@get_dsr(dsr_src1, 3), fifo);",
+            "a DSR with a FIFO whose length",
+        ),
+    ],
+)
+def test_lengths_of_fifos_that_are_refused(tmp_path, body, message):
+    with pytest.raises(CslError, match=message):
+        run_task(tmp_path, body, VECTORS, "const fifo = @allocate_fifo(buffer);", results={})
+
+
+@pytest.mark.parametrize("arch", ARCHES)
 def test_two_operations_between_memory_and_a_fifo_run_beside_each_other(tmp_path, arch):
     """One fills a FIFO that is too small for it while the other empties it: each has a microthread of its own."""
     filled = "@fmovs(to, fifo, .{ .async = true }); @fmovs(fifo, from, .{ .async = true });"

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from fabric.csl.check import check_file
+from fabric.csl.comptime.session import Options
 from harness.sdk.compiler import main
 from tests.fabric.csl.wrong import LAYOUTS, PE, PROGRAMS
 
@@ -123,3 +125,23 @@ def test_a_name_for_the_host_that_no_program_offers_is_a_warning(tmp_path, capsy
     said = capsys.readouterr().err
     assert "top.csl:1:94: warning: no program offers 'go' to the host" in said
     assert "'x'" not in said
+
+
+@pytest.mark.parametrize(
+    ("body", "warning"),
+    [
+        ("switch (n) { 1 => n = 2, 2 => n = 3 }", "for other values of the u16 this switch does nothing"),
+        ("switch (n) { 1 => n = 2, else => {} } switch (n == 1) { true => n = 1, false => n = 2 }", ""),
+        ("comptime { @set_local_color_config(@get_color(1), .{ .routes = .{ .rx = .{ WEST } } }); }", "rx and no tx"),
+        ("comptime { @set_local_color_config(@get_color(1), .{ .routes = .{ .tx = .{ WEST } } }); }", "tx and no rx"),
+    ],
+)
+def test_what_does_nothing_is_a_warning(tmp_path, body, warning):
+    code = (
+        body
+        if body.startswith("comptime")
+        else (f"task t() void {{ {body} }} comptime {{ @bind_local_task(t, @get_local_task_id(9)); }}")
+    )
+    (tmp_path / "pe.csl").write_text(f"var n: u16 = 1;\n{code}\n")
+    found = [entry.message for entry in check_file(tmp_path / "pe.csl", Options()).report.diagnostics]
+    assert [warning in message for message in found] == [True] * bool(warning)

@@ -139,10 +139,6 @@ STATEMENTS = {
         "fn move(p: *mem1d_dsd) void { p.* = @increment_dsd_offset(p.*, 1, i16); }\n" + running("move(&¶d);"),
         "has no address",
     ),
-    "result of a FIFO": (
-        running("const all = ¶@mov16(f, 1); v = all;", "var s: [4]i16; var v: bool; const f = @allocate_fifo(s);"),
-        "whether a FIFO ended",
-    ),
     "break outside": (running("¶break;"), "outside of a loop"),
     "continue outside": (running("¶continue;"), "outside of a loop"),
     "unknown label": (running("while (w) { ¶break :far; }", "var w: bool;"), "no loop around"),

@@ -159,7 +159,12 @@ def _color(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> int:
 
 def _config(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> ColorConfig:
     value = ev.known(node, scope, "the configuration")
-    return color_config(_settle(value, ev.level), node.span)
+    made = color_config(_settle(value, ev.level), node.span)
+    if bool(made.rx) != bool(made.tx) and not made.positions:
+        side, other = ("tx", "rx") if made.rx else ("rx", "tx")
+        what = f"the route says {other} and no {side}: nothing can pass"
+        ev.session.report.warn(what, node.span, f".{side} = .{{ RAMP }}, or another direction")
+    return made
 
 
 def _settle(value: Any, level: Any) -> Operand:
