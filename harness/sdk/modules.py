@@ -56,7 +56,10 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},
+    "cerebras.sdk.client.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
+    "cerebras_appliance.sdk": {"harness.sdk.client": ("SdkCompiler", "SdkRuntime")},  # before 1.2
+    "cerebras_appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
 }
 """Each module has these names, made in these modules."""
 MISSING: dict[str, dict[str, str]] = {

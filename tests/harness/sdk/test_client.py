@@ -14,7 +14,11 @@ SCRIPT = """
 import json
 import numpy as np
 from cerebras.appliance.pb.sdk.sdk_common_pb2 import MemcpyDataType, MemcpyOrder
+import cerebras_appliance.sdk
+from cerebras_appliance.pb.sdk import sdk_common_pb2
 from cerebras.sdk.client import SdkCompiler, SdkLauncher, SdkRuntime, sdk_utils
+from cerebras.sdk.client.debug_util import debug_util
+assert cerebras_appliance.sdk.SdkRuntime is SdkRuntime and sdk_common_pb2.MemcpyOrder is MemcpyOrder
 
 with SdkCompiler(resource_cpu=48000, resource_mem=64 << 30) as compiler:
     options = "--arch=wse2 --fabric-dims=10,4 --fabric-offsets=4,1 --params=width:3,n:5 -o latest --memcpy --channels=1"
@@ -28,6 +32,7 @@ with SdkRuntime(artifact, simulator=True) as runner:
     runner.launch("scale", np.float32(1.0), np.int16(0), nonblock=False)
     found = np.zeros(30, np.uint32)
     runner.memcpy_d2h(found, runner.get_id("half"), 0, 0, 3, 2, 5, **how)
+assert debug_util(artifact, True).get_symbol(4, 1, "half", np.uint16).tolist() == found[:5].tolist()
 print("half", sdk_utils.memcpy_view(found, np.dtype(np.uint16))[[0, 5, 15, 29]].tolist())
 with SdkLauncher(artifact, simulator=True) as launcher:
     launcher.stage("more.txt")
