@@ -270,8 +270,8 @@ def _descriptors(image: ProgramImage, where: str) -> None:
 def _sizes(image: ProgramImage, machine: Machine, where: str) -> None:
     """Check the sizes of code and data, initial contents and symbols."""
     first = whole(image.code_words, 0, machine["mem.words"], "code_words", where)
-    if first < 2 * len(image.code) or first % 4:
-        raise refuse("code_words", first, f"a multiple of 4, at least {2 * len(image.code)}", where)
+    if first < len(image.code) or first % 4:
+        raise refuse("code_words", first, f"a multiple of 4, at least {len(image.code)}", where)
     end = whole(image.footprint, first, machine["mem.words"], "footprint", where)
     for k, (address, words) in enumerate(image.data):
         array(words, np.uint16, [None], f"data[{k}]", where)

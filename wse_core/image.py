@@ -197,7 +197,7 @@ class ProgramImage:
     code : ndarray[uint32]
         Encoded instructions; they occupy SRAM words 0 .. code_words - 1.
     code_words : int
-        ``2 * len(code)`` rounded up to a multiple of 4.
+        ``2 * len(code)`` rounded up to a multiple of 4; half of that of a program in CSL that would not fit.
     footprint : int
         First SRAM word that the program does not use; a multiple of 4. Data live in code_words .. footprint - 1.
     descriptors : ndarray[DESC_DTYPE]

@@ -43,9 +43,7 @@ class Assembler(Numbering):
         self.pick_dsrs()
         self.check_explicit_dsrs()
         self.offsets = offsets = [0, *accumulate(1 + (ins.imm is not None) for ins in u.instructions)]
-        n_code = offsets[-1]
-        code_words = -(-2 * n_code // 4) * 4
-        footprint = self.place_variables(code_words)
+        code_words, footprint = self.place(offsets[-1])
         for task in u.tasks.values():
             begin = offsets[task.label.at]  # type: ignore[index]  # a task is entered when its body begins
             (self.control_entry if task.kind == "control" else self.entry)[task.id] = begin
@@ -179,6 +177,31 @@ class Assembler(Numbering):
 
     # --- SRAM ---------------------------------------------------------------------------------------------------------
 
+    def place(self, n_code: int) -> tuple[int, int]:
+        """Give every variable its address; return the words that code takes, and those that all takes.
+
+        An instruction has one or two words of 32 bits here; in binaries of the vendor's compiler it has 2 or 4 bytes.
+        A unit that is `dense` takes so few where it would not fit otherwise.
+        """
+        u, most = self.unit, self.unit.machine["mem.words"]
+        for size in (2, 1) if u.dense else (2,):
+            code_words = -(-size * n_code // 4) * 4
+            footprint = self.place_variables(code_words)
+            if footprint <= most:
+                return code_words, footprint
+        sizes = {"code": code_words} | {f"{v.name!r}": v.words for v in u.variables.values()}
+        lines = ", ".join(f"{name} {words}" for name, words in sorted(sizes.items(), key=lambda item: -item[1]))
+        for var in u.variables.values():
+            var.placed = None
+        raise u.error(
+            f"the program needs {footprint} words, a PE has {most}",
+            at=None,
+            hint=f"smaller or fewer variables; words per part: {lines}",
+            limit="memory",
+            needed=footprint,
+            available=most,
+        )
+
     def place_variables(self, code_words: int) -> int:
         """Give every variable its address, first fit behind the code, and return the words taken, code included."""
         u = self.unit
@@ -197,21 +220,7 @@ class Assembler(Numbering):
                     gaps.append((end, at))
                 end = at + var.words
             var.placed = at
-        footprint = -(-end // 4) * 4
-        if footprint > u.machine["mem.words"]:
-            sizes = {"code": code_words} | {f"{v.name!r}": v.words for v in u.variables.values()}
-            lines = ", ".join(f"{name} {words}" for name, words in sorted(sizes.items(), key=lambda item: -item[1]))
-            for var in u.variables.values():
-                var.placed = None
-            raise u.error(
-                f"the program needs {footprint} words, a PE has {u.machine['mem.words']}",
-                at=None,
-                hint=f"smaller or fewer variables; words per part: {lines}",
-                limit="memory",
-                needed=footprint,
-                available=u.machine["mem.words"],
-            )
-        return footprint
+        return -(-end // 4) * 4
 
     @staticmethod
     def fit(var: Var, at: int, banks: int) -> int:

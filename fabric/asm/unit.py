@@ -85,6 +85,8 @@ class Unit:
     data_from : int
         Word at which variables begin, if the code is not longer: programs that follow one another on a PE and declare
         the same variables first have them at the same place.
+    dense : bool
+        Whether code may take half of its words in memory if the program does not fit otherwise.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Unit:
         self.united: list[Dsr] = []  # those that joined the group of another, in order
         self.fifos = 0
         self.data_from = 0
+        self.dense = False
         self.body: Body | None = None
         self.starts: list[tuple[TaskRef, SourcePlace | None]] = []
         self.blocks: list[tuple[TaskRef, SourcePlace | None]] = []

@@ -32,7 +32,7 @@ ENTRY = 16
 Link = tuple[int, int, int, int]
 """A link of the rectangle's edge has a PE (x, y), a direction and a color; the direction of a stream is `STREAM`."""
 Wavelets = list[tuple[Link, NDArray[np.uint32], NDArray[np.bool_]]]
-"""`Wavelets` enter: per link the payloads, and which of them are control wavelets."""
+"""`Wavelets` has per link the payloads that enter, and which of them are control wavelets."""
 STREAM = -1
 """The host's stream of a PE has this in place of a direction."""
 

@@ -416,11 +416,12 @@ def emit(
     """
     initial = initial or {}
     unit = Unit(name, machine, half, initial.get("main", "medium_low"), initial.get("by_address", False), hints=HINTS)
+    unit.dense = True  # sources that fit on a PE as the vendor's compiler writes them fit here
     emitter = Emitter(unit, program)
     try:
         image = _assembled(emitter, initial)
     except (ProgramError, UnsupportedError) as error:
-        code = sum(2 + 2 * (ins.imm is not None) for ins in unit.instructions)
+        code = sum(1 + (ins.imm is not None) for ins in unit.instructions)
         raise in_source(error, emitter.spans, emitter.vars, code, whole) from None
     undefined = tuple(var.name for memory, var in emitter.vars.items() if memory.undefined)
     end = min(image.footprint + PAST_THE_END, unit.machine["mem.words"])

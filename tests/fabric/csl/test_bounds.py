@@ -11,7 +11,7 @@ import pytest
 from fabric.csl.diagnostics import CslError
 from harness.sdk.compiler import main
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
-from tests.fabric.csl.running import run_task
+from tests.fabric.csl.running import device_of, run_task
 from wse_core.errors import ConfigError
 
 ARRAYS = ("var a: [8]u32;", "var h: [8]u16;", "var n: u16 = 9;", "var p: [*]u32 = &a;")
@@ -198,3 +198,20 @@ def test_the_fabric_has_room_for_program_and_frame(tmp_path, capsys, width, opti
         (tmp_path / name).write_text(text)
     status = main([str(tmp_path / "layout.csl"), *options.split(), "-o", str(tmp_path / "out")])
     assert (status, message is not None and message in capsys.readouterr().err) == (bool(message), bool(message))
+
+
+def test_code_lies_as_densely_as_the_vendors_where_it_would_not_fit(tmp_path):
+    """What the program does is the same; one that does not fit even so is refused with its sizes."""
+    body = "".join(f"y[{k}] = y[{k}] * 3 + {11 * k}; " for k in range(40)) + "big[0] = 7;"
+    made = {}
+    for count in (20000, 23900):
+        text = f"var y = @constants([40]i16, 5); var big: [{count}]u16; task job() void {{ {body} }}"
+        start = "comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }"
+        device = device_of(tmp_path, {"top.csl": text + start})
+        device.settle()
+        image = device.bundle.programs[0]
+        made[count] = image.code_words, device.symbol(0, 0, "y").tolist(), int(device.symbol(0, 0, "big")[0])
+        assert made[count][1:] == ([15 + 11 * k for k in range(40)], 7)
+    assert made[20000][0] >= 2 * len(image.code) > made[23900][0] >= len(image.code)
+    with pytest.raises(CslError, match="the program needs 49,"):
+        device_of(tmp_path, {"top.csl": text.replace("23900", "24200") + start})

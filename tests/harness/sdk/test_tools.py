@@ -198,7 +198,7 @@ def test_too_much_memory_is_a_message(tmp_path, capsys):
     (tmp_path / "pe.csl").write_text(PE)
     words = [str(tmp_path / "layout.csl"), "--params=width:3,n:9000", "-o", str(tmp_path / "out")]
     assert compiler.main(words) == 1
-    assert "pe.csl:6:1: error: the program needs 90,352 bytes, a PE has 49,152" in capsys.readouterr().err
+    assert "pe.csl:6:1: error: the program needs 90,192 bytes, a PE has 49,152" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
