@@ -444,6 +444,7 @@ def _summary(config: TrainConfig, dataset: Dataset, total: int) -> dict[str, Any
         "preset": config.build_machine().preset,
         "wafers": config.wafers,
         "mesh": [config.mesh.width, config.mesh.height],
+        "column_groups": config.mesh.column_groups,
         "batch": config.data.batch,
         "density": config.density,
         "train_samples": len(dataset.x_train),
@@ -479,7 +480,7 @@ def _report(r: Mapping[str, Any]) -> str:
         rows.append(("accuracy" if right else "held out", f"{right}{held_out}, loss {r['test_loss']:.4g}"))
     if "cycles" in r:
         rows += [
-            ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
+            ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each" + _grouped(r["column_groups"])),
             (
                 "cycles",
                 f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, {r['test_cycles']:,} of them "
@@ -523,6 +524,11 @@ def _pipeline(facts: Mapping[str, Any]) -> str:
         f"first minibatch after {facts['fill_cycles']:,} cycles, {then}; updates {facts['updates']}; "
         f"slowest: {facts['slowest']} (busiest PE of {busy})"
     )
+
+
+def _grouped(groups: int) -> str:
+    """Return how many groups of columns share the samples, if there are several."""
+    return f", in {groups} groups of columns" if groups > 1 else ""
 
 
 def _waited(r: Mapping[str, Any]) -> str:

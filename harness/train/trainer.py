@@ -168,7 +168,10 @@ class Trainer(MasterLoop):
         port = self.compile().ports[0]
         if not isinstance(port, WaferPort) or not port.wafer.fabric.cycle:
             return []
-        return [float(share) for share in port.wafer.fabric.counters()["busy"].mean(axis=0) / port.wafer.fabric.cycle]
+        network = port.wafer.fabric.counters()["busy"][
+            port.wafer.resident.mesh.slices
+        ]  # without rows where groups meet
+        return [float(share) for share in network.mean(axis=0) / port.wafer.fabric.cycle]
 
     def culprit(self) -> int | None:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
