@@ -18,7 +18,7 @@ from fabric.csl.comptime.statements import is_nothing
 from fabric.csl.comptime.values import FAULTY, NOTHING, ComptimeVariable, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.tree import Const, Load, Local, VariablePlace
+from fabric.csl.tree import Const, Element, Load, Local, VariablePlace
 from fabric.csl.types import (
     BOOL,
     COMPTIME_FLOAT,
@@ -301,7 +301,8 @@ class RunTimeStatements(VectorOperations):
             sequence = self.pointee(sequence, node.sequence.span)
             kind = kind.target
         is_tuple = isinstance(sequence, Value) and isinstance(sequence.data, Struct) and sequence.data.is_tuple
-        if node.inline or is_tuple:
+        of_dsds = isinstance(kind, ArrayType) and isinstance(kind.element, DsdType)
+        if node.inline or is_tuple or (of_dsds and isinstance(sequence, Value)):
             return self._unrolled(node, scope, sequence, label)
         if not isinstance(kind, (RangeType, ArrayType)):
             raise Fault(f"a loop runs over a range or an array, not over {kind}", node.sequence.span)
@@ -313,6 +314,8 @@ class RunTimeStatements(VectorOperations):
             inner.names[node.item] = item
         if index is not None:
             inner.names[index.name] = index
+        if of_dsds:
+            return [self._over_dsds(node, sequence, item, index, inner, label)]
         if isinstance(kind, ArrayType):
             array = self._array(node, scope, sequence)
             return [tree.ForArray(node.span, item, index, array, self._round(node.body, inner, label), label)]
@@ -331,6 +334,20 @@ class RunTimeStatements(VectorOperations):
                         f"{number} does not fit into {I16}, which this loop counts in", node.sequence.span, hint
                     )
         return [tree.ForRange(node.span, item, index, start, stop, step, self._round(node.body, inner, label), label)]
+
+    def _over_dsds(
+        self, node: n.For, array: Any, item: Local, index: Local | None, inner: Scope, label: str | None
+    ) -> tree.ForRange:
+        """Return a loop over descriptors, which are no words to walk over: a count, and the element at it."""
+        at, count = node.sequence.span, index or Local("#", U16, True, node.span)
+        kind = array.type
+        if not isinstance(array, Load) or not isinstance(kind, ArrayType):
+            raise Fault("a loop over descriptors needs a variable", at, "var all = [2]mem1d_dsd{ ... };")
+        place = Element(item.type, at, array.place, (Load(U16, at, VariablePlace(U16, at, count)),))
+        first = tree.Declare(node.span, item, Load(item.type, at, place))
+        body = tree.Block(node.span, [first, self._round(node.body, inner, label)])
+        start, stop, step = (Const(U16, at, Value(U16, number)) for number in (0, kind.count, 1))
+        return tree.ForRange(node.span, count, None, start, stop, step, body, label)
 
     def _array(self, node: n.For, scope: Scope, sequence: Any) -> tree.Expr:
         """Return the array that a loop runs over, in memory."""

@@ -52,6 +52,15 @@ CASES = {
         ".output_queue = @get_output_queue(2) });",
         f"out = if (k == 1) out_blue else short; out = @set_dsd_length(out, n); {SEND}",
     ),
+    "a loop over some": (
+        "var outs = [2]fabout_dsd{ out_red, out_red };",
+        "outs[1] = out_blue; for (outs) |out, i| { if (i != k) { continue; } "
+        "@mov32(out, from_a, .{ .async = true }); } expect();",
+    ),
+    "a loop over known ones": (
+        "const outs = [2]fabout_dsd{ out_red, out_blue };",
+        "for (outs) |out, i| { if (i == k) { @mov32(out, from_a, .{ .async = true }); } } expect();",
+    ),
     "a parameter": (
         "fn send(out: fabout_dsd) void { @mov32(out, from_a, .{ .async = true }); }",
         "send(if (k == 1) out_blue else out_red); expect();",
