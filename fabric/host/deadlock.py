@@ -79,6 +79,11 @@ def deadlock(engine: Any, spec: FabricSpec) -> DeadlockError:
     hint = None
     if chain and chain[-1].entry.get("hint"):
         hint = chain[-1].entry["hint"]
+    elif is_cycle and any(link.entry.get("reason") == "resource" for link in chain):
+        hint = (
+            "what waits to begin needs the microthread, or a DSR, of an operation that waits for it; on WSE-2 the "
+            "fabric's queues number the microthreads: operations beside each other need queues of different numbers"
+        )
     elif is_cycle:
         hint = (
             "an asynchronous operation does not hold up tasks; a deeper queue or another order of the sends breaks "

@@ -166,6 +166,22 @@ def test_two_operations_between_memory_and_a_fifo_run_beside_each_other(tmp_path
     assert found["y"].tolist() == [k + 0.5 for k in range(8)]
 
 
+def test_two_queues_of_one_number_share_a_microthread(tmp_path):
+    """What fills a FIFO and what empties it stand still on WSE-2, and the message says why."""
+    text = """var buffer: [4]f32; const fifo = @allocate_fifo(buffer); const c = @get_color(3);
+const in = @get_dsd(fabin_dsd, .{ .extent = 20, .fabric_color = c, .input_queue = @get_input_queue(1) });
+const out = @get_dsd(fabout_dsd, .{ .extent = 20, .fabric_color = c, .output_queue = @get_output_queue(1) });
+const first = @get_dsd(fabout_dsd, .{ .extent = 8, .fabric_color = c, .output_queue = @get_output_queue(2) });
+task job() void { @fmovs(first, 1.0); @fmovs(fifo, in, .{ .async = true }); @fmovs(out, fifo, .{ .async = true }); }
+comptime { @set_local_color_config(c, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+  @bind_local_task(job, @get_local_task_id(8)); @initialize_queue(@get_input_queue(1), .{ .color = c }); }"""
+    (tmp_path / "top.csl").write_text(text)
+    fabric = Fabric(bundle_of(compile_file(tmp_path / "top.csl", Options())).spec())
+    fabric.launch("job")
+    with pytest.raises(DeadlockError, match="the fabric's queues number the microthreads"):
+        fabric.run()
+
+
 def test_a_fifo_of_wse3_may_suspend_what_is_synchronous_and_end_what_is_not(tmp_path):
     actions = "const fifo = @allocate_fifo(buffer, .{ .empty_action = .{ .suspend = true } });"
     body = "task job() void { @fmovs(to, fifo); }\ncomptime { @bind_local_task(job, @get_local_task_id(8)); }"
