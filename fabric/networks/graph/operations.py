@@ -451,7 +451,8 @@ class MeanSquares(NetworkLoss):
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode ends with softmax"}
 
     def wanted(self, labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
-        return np.asarray(labels).reshape(len(labels), -1)
+        targets = np.asarray(labels)
+        return targets.reshape(len(targets), math.prod(targets.shape[1:]))  # of no sample at all too
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
         missing = np.isnan(labels)  # of no label at all too

@@ -57,15 +57,21 @@ class Attention:
     def __init__(self, w: DecoderWriter, cache: CacheCode, level: Role | None, queue: int) -> None:
         self.w, self.cache, self.level, self.queue = w, cache, level, queue
 
-    def scores(self) -> None:
-        """Write scores = keys times queries, of the slots that the cache has."""
-        w, p, place = self.w, self.w.p, self.w.place
+    def _begin_scores(self) -> Reg:
+        """Write scores of zero, and the load of what adds to them; return the register with their number."""
+        w, p = self.w, self.w.p
         width = p.reg16("width")
         p.ld16(width, self.cache.size)
         p.load(w.written, p.mem1d(w.scores))
         p.dsr_len(w.written, width)
         p.mov32(w.written, 0)
-        p.load(w.total, p.mem1d(w.scores, place.capacity))
+        p.load(w.total, p.mem1d(w.scores, w.place.capacity))
+        return width
+
+    def scores(self) -> None:
+        """Write scores = keys times queries, of the slots that the cache has."""
+        w, p, place = self.w, self.w.p, self.w.place
+        width = self._begin_scores()
         p.load(w.column, p.mem1d(w.cache, place.capacity))
         keys, query, score = p.reg16("keys"), p.reg16("query"), p.reg16("score")
         if place.ahead == 1:

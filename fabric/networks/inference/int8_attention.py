@@ -67,12 +67,7 @@ class Int8Attention(Attention):
         """Write scores = keys times queries, of the slots that the cache has."""
         w, p, place = self.w, self.w.p, self.w.place
         half, group = place.kept_part, place.decoder.group
-        width = p.reg16("width")
-        p.ld16(width, self.cache.size)
-        p.load(w.written, p.mem1d(w.scores))
-        p.dsr_len(w.written, width)
-        p.mov32(w.written, 0)
-        p.load(w.total, p.mem1d(w.scores, place.capacity))
+        width = self._begin_scores()
         packed, into, bits, halves = self._registers(place.capacity)
         powers = self._load_powers()
         p.load(w.column, p.mem1d(w.opened, place.capacity))

@@ -340,3 +340,4 @@ def test_targets_are_there_where_none_is_missing(shape):
     targets = np.zeros(shape)
     targets[1:2] = np.nan
     assert OPERATIONS["mse"].labelled(targets).tolist() == [number != 1 for number in range(shape[0])]
+    assert OPERATIONS["mse"].wanted(targets, 2).shape == (shape[0], int(np.prod(shape[1:])))
