@@ -145,7 +145,7 @@ class PromptCycles:
         """Return the program of a column."""
         if column not in self._programs:
             colors = self.prompt.ring.colors(0) if self.place.height > 1 else None
-            image = self.priced.program(self._columns[column], colors).assemble()
+            image = self.priced.program(self._columns[column], colors)
             self._programs[column] = MarkedProgram(image, self.m)
         return self._programs[column]
 

@@ -50,9 +50,10 @@ from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, End
 from fabric.networks.inference.prefill.elementwise import AngleTasks, emit_biases, emit_gated, emit_norm
 from fabric.networks.inference.prefill.experts import PromptExperts
 from fabric.networks.inference.prefill.placement import PromptPlacement
-from fabric.networks.inference.prefill.ring import COLOR_RING, TileRing
+from fabric.networks.inference.prefill.ring import COLOR_RING, FIRST_COLORS, TileRing, on_ring
 from fabric.networks.inference.prefill.writer import PromptWriter
 from fabric.program.program import Program
+from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
 __all__ = ["PARTS", "Prefill"]
@@ -132,12 +133,17 @@ class Prefill:
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def program(self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None = None) -> Program:
-        """Return the program of a PE, which is written once; `colors`: sent and received on the ring of its column.
+    def program(
+        self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None = None
+    ) -> ProgramImage:
+        """Return the program of a PE; `colors`: sent and received on the ring of its column.
 
-        With `onward`, keys and values go to another mesh in the end.
+        With `onward`, keys and values go to another mesh in the end.  Rows of PEs differ in nothing but these colors,
+        so that a column's program is written once and gets those of each row: a quarter of the time.
         """
-        return _written(self, column, colors, onward)
+        if colors is None:
+            return _written(self, column, None, onward).assemble()
+        return on_ring(_written(self, column, FIRST_COLORS, onward), colors)
 
     def write(self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None) -> Program:
         """Return a program of a PE that nobody has yet."""

@@ -11,16 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
 
 from fabric.asm.operands import Reg, Var
 from fabric.networks.inference.prefill.writer import PromptWriter
+from fabric.program.program import Program
+from wse_core.image import ProgramImage
 
-__all__ = ["COLOR_RING", "QUEUE_RING", "TileRing"]
+__all__ = ["COLOR_RING", "FIRST_COLORS", "QUEUE_RING", "TileRing", "on_ring"]
 
 COLOR_RING = 14
 """The ring has three colors, of which this is the first."""
 QUEUE_RING = 1, 3
 """Tiles come by this input queue and leave by this output queue."""
+FIRST_COLORS = 0, 1
+"""The first PE of a ring sends and receives these of its colors."""
+KEPT_IMAGES = 4096
+"""Programs of so many PEs that differ are kept, since each of them is checked once."""
 
 
 class TileRing:
@@ -83,3 +91,19 @@ class TileRing:
                 p.mov16(spare, other)
                 p.mov16(other, current)
         p.free(*dict.fromkeys((current, left, spare, other)))
+
+
+@lru_cache(maxsize=KEPT_IMAGES)
+def on_ring(program: Program, colors: tuple[int, int]) -> ProgramImage:
+    """Return the image of a program for a PE that sends and receives these colors of the ring instead.
+
+    No task and no instruction of a ring names its colors: they are in the bindings of its two queues alone.
+    """
+    image = program.assemble()
+    into, out = (
+        tuple(COLOR_RING + color if queue == number else bound for number, bound in enumerate(had))
+        for queue, color, had in zip(QUEUE_RING, reversed(colors), (image.inq_color, image.outq_color), strict=True)
+    )
+    if (into, out) == (image.inq_color, image.outq_color):
+        return image
+    return replace(image, name=f"{image.name} as {colors}", inq_color=into, outq_color=out)

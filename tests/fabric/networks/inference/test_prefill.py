@@ -215,6 +215,19 @@ def test_programs_take_what_is_reckoned(decoder, width, height, length):
         assert sum(counted.values()) - 250 <= words <= sum(counted.values())
 
 
+@pytest.mark.parametrize("preset", ["wse2", "wse3"])
+def test_rows_have_the_program_that_would_be_written_for_them(preset):
+    """Written once and given the colors of a row, it is to the last field the one that is written with them."""
+    prefill = Prefill(machine(preset), PromptPlacement(DecoderPlacement(BIASED, 2, 5, 2), 9))
+    for colors in prefill.prompt.ring.kinds():
+        for column in prefill.columns():
+            wanted = prefill.write(column, colors, None).assemble()
+            found = vars(prefill.program(column, colors)) | {"name": wanted.name}
+            assert colors is not None
+            for name, value in vars(wanted).items():
+                np.testing.assert_equal(found[name], value, err_msg=name)
+
+
 def test_what_is_refused():
     """An empty prompt, one that the cache has no room for, another length, a token that is none, too little memory."""
     place = DecoderPlacement(SMALL, 2, 2, 2)
