@@ -8,7 +8,8 @@ offsets when the engine is imported.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,14 @@ class ProgramImage:
     lines: dict[int, str] = field(default_factory=dict)
     registers: bool = False
     undefined: tuple[str, ...] = ()
+
+    def recoloured(self, colors: Mapping[int, int], name: str) -> ProgramImage:
+        """Return the image with other colors for some of those that its queues are bound to.
+
+        It is the program as it would be written with these colors if no task and no instruction names them.
+        """
+        into, out = (tuple(colors.get(color, color) for color in had) for had in (self.inq_color, self.outq_color))
+        return replace(self, name=name, inq_color=into, outq_color=out)
 
 
 class RouteTable:

@@ -37,7 +37,7 @@ class TaskCosts:
     """
 
     def __init__(self, resident: Resident, column: int, row: int | str, turned: Sequence[bool]) -> None:
-        image, self.tokens = resident.program(column, row).assemble(), resident.tokens
+        image, self.tokens = resident.image(column, row), resident.tokens
         self.turned = turned
         self._costs, self._ids = Pricer(image, resident.machine), resident.ids
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}

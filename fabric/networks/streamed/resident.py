@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm.operands import Reg
-from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
+from fabric.kernels.streamed.forward import COLOR_W, RING, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
@@ -44,7 +44,7 @@ from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.across import join_groups, joining_rows
 from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
-from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
+from fabric.networks.streamed.operations.blocks import NORTH, PLACE, SOUTH, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
 from fabric.networks.streamed.operations.dropout import NUMBERS
@@ -154,7 +154,7 @@ class Resident:
         self.tokens, self.form = samples * self.strips.rows // self.stacked, form if pairs else "steps"
         network = self.inner
         self._check_sequences()
-        self._made: dict[ProgramKey, Program] = {}
+        self._made: dict[ProgramKey, ProgramImage] = {}
         copied: dict[str, int] = {}
         sums: dict[str, int] = {}
         plan = MemoryPlan(network, width, STREAMED)
@@ -258,21 +258,37 @@ class Resident:
         """Whether programs fit a PE: one of its middle if that leaves room enough, else all."""
         inner = min(1, self.width - 1), row_kind(min(1, self.height - 1), self.height)
         try:
-            room = self.machine["mem.words"] - self._program(*inner).assemble().footprint
+            room = self.machine["mem.words"] - self.image(*inner).footprint
             for x in range(self.width) if room < MARGIN else ():
                 for y in range(self.height):
-                    self._program(x, row_kind(y, self.height))
+                    self.image(x, row_kind(y, self.height))
         except ProgramError as error:
             if not lacks_room(error):
                 raise
             return False
         return True
 
-    def _program(self, column: int, row: int | str) -> Program:
-        """Return the program of a PE, which those of its kind share."""
+    def image(self, column: int, row: int | str) -> ProgramImage:
+        """Return the program of a PE, assembled, which those of its kind share.
+
+        Columns in the middle, and rows below the top, differ in nothing but the colors toward their neighbours, by
+        parity: one of them is written, and the others are given their colors.
+        """
         key = self._key(column, row)
         if key not in self._made:
-            self._made[key] = self.program(column, row)
+            model, place = column, row
+            turned: list[tuple[int, int]] = []  # pairs of colors, by parity of who sends
+            if 1 < column < self.width - 1 and key[-1] is None:
+                model = 1
+                turned += [] if column % 2 else [RING]
+            if row in (1, "bottom"):
+                place, parity = 0, 1 if row == 1 else (self.height - 1) % 2
+                turned += [DOWN, SOUTH, NORTH] if parity else []
+            if (model, place) == (column, row):
+                self._made[key] = self.program(column, row).assemble()
+            else:
+                colors = {old: new for pair in turned for old, new in zip(pair, reversed(pair), strict=True)}
+                self._made[key] = self.image(model, place).recoloured(colors, _named(column, row))
         return self._made[key]
 
     def _key(self, column: int, row: int | str) -> ProgramKey:
@@ -433,7 +449,7 @@ class Resident:
             Place in the column; the parity of the row in its middle.
         """
         tokens = self.tokens
-        p = Program(f"resident network, column {column}, row {row}", self.machine, half=self.network.dtype)
+        p = Program(_named(column, row), self.machine, half=self.network.dtype)
         table = p.param("table", "u16", count=len(self.arrays))
         held = {}
         for name, array in self.plan.arrays.items():
@@ -538,8 +554,8 @@ class Resident:
         above = self.plan.layout(asked)
         last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
         route_gradient(layout, self._mesh(below), int(last))
-        for key, program in self._made.items():
-            addresses = self.addresses(program.assemble())
+        for key, image in self._made.items():
+            addresses = self.addresses(image)
             for x in range(self.width):
                 for y in range(self.height):
                     if key == self._key(x, row_kind(y, self.height)):
@@ -554,9 +570,9 @@ class Resident:
         """Return what the table of addresses holds in a PE with a program, in the order of `arrays`."""
         return [image.symbols[name].address + offset for name, offset in self._views]
 
-    def _fitting(self, column: int, row: int | str) -> Program:
+    def _fitting(self, column: int, row: int | str) -> ProgramImage:
         try:
-            return self._program(column, row)
+            return self.image(column, row)
         except ProgramError as error:
             if self._largest()[1] < 1024:
                 raise
@@ -622,6 +638,11 @@ class Resident:
             return found[:, ::rows].reshape(-1, self.samples)
         parts = found.reshape(self.strips.channels[name], -1, self.stacked // rows, rows, self.tokens)
         return parts.transpose(0, 3, 1, 2, 4).reshape(-1, self.samples)
+
+
+def _named(column: int, row: int | str) -> str:
+    """Return the name of the program of a PE."""
+    return f"resident network, column {column}, row {row}"
 
 
 @lru_cache(maxsize=KEPT_RESIDENTS)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.network import Network
@@ -563,6 +564,21 @@ def test_scores_that_do_not_fit_are_named_with_their_bytes():
         Resident(network, machine(), 4, 4, 128, turned=()).layout  # noqa: B018
     assert Resident(network, machine(), 4, 8, 128).layout
     assert Resident(replace(network, head_columns=4), machine(), 4, 4, 128).layout
+
+
+@pytest.mark.parametrize(("columns", "width", "height"), [(1, 4, 4), (1, 2, 2), (3, 6, 4)])
+def test_programs_given_colors_are_those_that_would_be_written(columns, width, height):
+    """To the last field but the name, where sequences lie on rows of PEs and heads on columns."""
+    built = Built(3, 12, 4)
+    built.block("attention", 1, 2, 0)
+    resident = Resident(replace(built.network(3), head_columns=columns), machine(), width, height, 8)
+    assert resident.layout
+    places = [(x, row_kind(y, height)) for y, x in np.ndindex(height, width)]
+    for x, row in {resident._key(*place): place for place in places}.values():
+        wanted = resident.program(x, row).assemble()
+        found = vars(resident.image(x, row)) | {"name": wanted.name}
+        for name, value in vars(wanted).items():
+            np.testing.assert_equal(found[name], value, err_msg=f"{name} of ({x}, {row})")
 
 
 def test_blocks_and_rings_stay_in_their_sequence_and_head():

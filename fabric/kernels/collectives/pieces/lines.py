@@ -17,6 +17,7 @@ import numpy as np
 from fabric.layout.classes import occurring
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.image import ProgramImage
 
 __all__ = ["Areas", "Line", "compose"]
 
@@ -130,7 +131,7 @@ class Areas:
 def compose(
     layout: Layout,
     parts: Sequence[tuple[Line | Areas, Sequence[Hashable]]],
-    build: Callable[[tuple[Any, ...]], Program],
+    build: Callable[[tuple[Any, ...]], Program | ProgramImage],
 ) -> None:
     """Place programs on all PEs that take part in lines.
 
@@ -140,8 +141,8 @@ def compose(
     parts : sequence of (Line or Areas, sequence)
         Lines and the role of each of their places; a role is any hashable value.
     build : callable
-        ``build(roles)`` returns the program of a PE with one role per part, None where it takes no part.  Called once
-        per combination that occurs.
+        ``build(roles)`` returns the program, or its image, of a PE with one role per part, None where it takes no part.
+        Called once per combination that occurs.
     """
     kind = np.zeros((layout.height, layout.width), np.int64)  # number of the combination of roles, in `combinations`
     combinations: list[tuple[Any, ...]] = [()]
@@ -156,7 +157,7 @@ def compose(
         place = np.zeros(found[-1] + 1, np.int64)
         place[found] = np.arange(len(found))
         kind = place[kind]
-    programs: list[Program] = []
+    programs: list[Program | ProgramImage] = []
     number = np.full(len(combinations), -1)
     for k, combination in enumerate(combinations):
         if any(role is not None for role in combination):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 
 from fabric.asm.operands import Reg, Var
@@ -95,15 +94,9 @@ class TileRing:
 
 @lru_cache(maxsize=KEPT_IMAGES)
 def on_ring(program: Program, colors: tuple[int, int]) -> ProgramImage:
-    """Return the image of a program for a PE that sends and receives these colors of the ring instead.
+    """Return the image of a program, written with `FIRST_COLORS`, for a PE with others of the ring.
 
     No task and no instruction of a ring names its colors: they are in the bindings of its two queues alone.
     """
-    image = program.assemble()
-    into, out = (
-        tuple(COLOR_RING + color if queue == number else bound for number, bound in enumerate(had))
-        for queue, color, had in zip(QUEUE_RING, reversed(colors), (image.inq_color, image.outq_color), strict=True)
-    )
-    if (into, out) == (image.inq_color, image.outq_color):
-        return image
-    return replace(image, name=f"{image.name} as {colors}", inq_color=into, outq_color=out)
+    image, changes = program.assemble(), zip(FIRST_COLORS, colors, strict=True)
+    return image.recoloured({COLOR_RING + old: COLOR_RING + new for old, new in changes}, f"{image.name} as {colors}")
