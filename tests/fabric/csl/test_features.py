@@ -391,9 +391,22 @@ def test_random_numbers_have_23_bits_of_the_generator(tmp_path):
         for _ in range(128):
             state = (state << 1 | (state >> 22 ^ state >> 17) & 1) & 0xFFFFFFFF
         draws.append(state & 0xFFFF)
-    bits = [(high << 16 | low) & 0x7FFFFF for high, low in zip(draws[::2], draws[1::2], strict=True)]
+    bits = [(high << 16 | low) & 0x7FFFFF for low, high in zip(draws[::2], draws[1::2], strict=True)]
     assert found == [float(np.float32(-2) + np.float32(8) * np.float32(x / 2**23)) for x in bits]
     assert len(set(found)) == 40
+
+
+def test_random_points_lie_in_the_circle_as_often_as_the_vendors_tutorials_check(tmp_path):
+    """They allow pi to be 0.1 off with 200 points (SDK 1.4), 0.01 with 10,000 (SDK 0.4)."""
+    body = """
+    for (@range(u16, 10000)) |i| {
+      const x = random.random_f32(-1.0, 1.0); const z = random.random_f32(-1.0, 1.0);
+      if (x * x + z * z <= 1.0) { y[1] += 1.0; }
+      if (i == 199) { y[0] = y[1]; }
+    }"""
+    found = words(tmp_path, body, 'const random = @import_module("<random>");', count=2, kind="f4")
+    assert abs(4 * found[0] / 200 - np.pi) < 0.1
+    assert abs(4 * found[1] / 10000 - np.pi) < 0.01
 
 
 def test_colors_that_share_a_queue_get_queues_of_their_own(tmp_path):
