@@ -6,6 +6,7 @@ in the file                                                   becomes
 rows of a table by index (`GatherND`): ``self.table[ids]``    `Gather`, a look-up
 ones among zeros (`OneHot`, or `Equal`) times a matrix        `Gather` of its rows
 letters (`Einsum`) for a product with a matrix                `MatMul`
+means of means, the largest of the largest                    one, over all their axes
 ============================================================  ==========================================
 
 Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
@@ -13,6 +14,7 @@ Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +58,7 @@ class _ForeignWords:
 
     def __init__(self, model: Any) -> None:
         self.helper = need("onnx.helper", "a network from an .onnx file")
+        self.from_array = need("onnx.numpy_helper", "a network from an .onnx file").from_array
         self.makers = {name: node for node in model.graph.node for name in node.output}
         self.known = known_of(model)
         self.sides = {one.name: len(one.dims) for one in model.graph.initializer}
@@ -66,6 +69,8 @@ class _ForeignWords:
             "GatherND": self._indexed,
             "MatMul": self._chosen,
             "Einsum": self._multiplied,
+            "ReduceMean": self._at_once,
+            "ReduceMax": self._at_once,
         }
         return says[node.op_type](node) if node.op_type in says else []
 
@@ -78,6 +83,27 @@ class _ForeignWords:
     def _attribute(self, node: Any, name: str, default: Any) -> Any:
         found = next((item for item in node.attribute if item.name == name), None)
         return default if found is None else self.helper.get_attribute_value(found)
+
+    def _at_once(self, node: Any) -> list[Any]:
+        """Say that axes of which one after the other is left out are left out together."""
+        inner = self.makers.get(node.input[0])
+        if inner is None or inner.op_type != node.op_type or len(node.input) < 2 or len(inner.input) < 2:
+            return []
+        first, second = (self.known.get(self._behind(one.input[1], *CASTS, "Reshape")) for one in (inner, node))
+        gone = not self._attribute(inner, "keepdims", 1) and not self._attribute(node, "keepdims", 1)
+        if not gone or first is None or second is None:
+            return []
+        axes = [*np.ravel(first).tolist(), *np.ravel(second).tolist()]
+        if not axes[: first.size] or len({axis < 0 for axis in axes}) > 1 or second.size == 0:
+            return []
+        left = (axis for axis in (itertools.count(-1, -1) if axes[0] < 0 else itertools.count()))
+        places = list(itertools.islice((axis for axis in left if axis not in axes[: first.size]), 8))
+        both = sorted({*axes[: first.size], *(places[-1 - axis if axis < 0 else axis] for axis in axes[first.size :])})
+        name = f"{node.output[0]}.axes"
+        value = self.from_array(np.array(both, np.int64), name)
+        made = self.helper.make_node("Constant", [], [name], name, value=value)
+        ins = [inner.input[0], name]
+        return [made, self.helper.make_node(node.op_type, ins, list(node.output), node.name, keepdims=0)]
 
     def _indexed(self, node: Any) -> list[Any]:
         """Say which rows of a table are taken."""

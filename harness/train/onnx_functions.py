@@ -6,6 +6,7 @@ function of a tensor, and compared, at 400 points, with those that networks here
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 
-__all__ = ["BINARY", "GRID", "NEAR", "Call", "Composed", "after", "call_of", "composed", "told"]
+__all__ = ["BINARY", "GRID", "NEAR", "Call", "Composed", "after", "call_of", "composed", "powers_of", "told"]
 
 Call: TypeAlias = Callable[[np.ndarray], np.ndarray]
 NEAR = 1e-5
@@ -141,6 +142,7 @@ class Composed(NamedTuple):
     behind: float = 0.0
 
 
+@functools.lru_cache(4)
 def composed(call: Call) -> Composed | None:
     """Return how a function is made of an activation and multiples; None if it is not so found."""
     with np.errstate(all="ignore"):
@@ -165,6 +167,21 @@ def composed(call: Call) -> Composed | None:
                 if np.allclose(made, given, rtol=1e-4, atol=NEAR):
                     return found
     return None
+
+
+def powers_of(call: Call) -> tuple[float, float, float, float] | None:
+    """Return the factors of 1, x, x^2 and x^3 that a function is the sum of; None if it is none."""
+    near = np.abs(GRID) <= 8
+    with np.errstate(all="ignore"):
+        given = np.asarray(call(GRID), np.float64)
+    if given.shape != GRID.shape or not np.isfinite(given).all() or not given[near].any():
+        return None
+    terms, largest = np.vander(GRID, 4, increasing=True), float(np.abs(given[near]).max())
+    found = np.linalg.lstsq(terms[near], given[near], rcond=None)[0]
+    found = np.where(np.abs(found) * np.abs(terms[near]).max(0) < 1e-6 * largest, 0, found)
+    made = [_few(float(factor)) for factor in found]
+    same = np.allclose(terms @ np.array(made), given, rtol=1e-4, atol=NEAR * largest)
+    return (made[0], made[1], made[2], made[3]) if same else None
 
 
 def _clipped(low: float, high: float) -> Composed | None:

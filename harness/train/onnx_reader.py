@@ -25,7 +25,7 @@ from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
 from harness.train.onnx_dropout import LEAVES_OUT, WHOLE
-from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
+from harness.train.onnx_functions import BINARY, Call, call_of, composed, powers_of, told
 from harness.train.onnx_repeats import RANDOM
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -262,6 +262,7 @@ class OnnxReader:
         self.samples = SAMPLES
         self.inputs = 0
         self.fixed = {item.value for item in model.metadata_props if item.key.startswith(FIXED)}
+        self.held = {item.value for item in model.metadata_props if item.key.startswith(KEPT)}
         self.order = {self._name(node): number for number, node in enumerate(self.graph.node)}
         self.at = -1  # number of the node that is looked at
         self.refused_at: dict[str, int] = {}
@@ -470,7 +471,16 @@ class OnnxReader:
             self.known[name] = np.asarray(values) if not isinstance(values, list) else _list_of(values)
 
     def _run(self, node: Any, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Return what the reference evaluator makes of what a node takes, by name."""
+        """Return what the reference evaluator makes of what a node takes, by name.
+
+        What it takes minutes for, or gigabytes, where there are as many samples as stand for an open number, is quick.
+        """
+        if node.op_type == "Expand":
+            whole, sides = (given[name] for name in node.input)
+            return [np.broadcast_to(whole, np.broadcast_shapes(whole.shape, tuple(sides.tolist())))]
+        if node.op_type == "GatherND" and not self._of(node, "batch_dims", 0):
+            whole, at = (given[name] for name in node.input)
+            return [whole[tuple(np.moveaxis(at, -1, 0))]]
         helper, reference = (need(name, "a network from an .onnx file") for name in ("onnx.helper", "onnx.reference"))
         kinds = {name: helper.np_dtype_to_tensor_dtype(values.dtype) for name, values in given.items()}
         ins = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
@@ -630,6 +640,13 @@ class OnnxReader:
                 self.values[name] = x
             elif factor is not None:
                 self.values[name] = self._multiple(node, x, factor)
+            elif steps := [one for one in node.input if one in self.pending]:  # then each of the steps by itself
+                if composed(call) is None and powers_of(call) is None:
+                    self._settle(steps)
+                    self._node(node)
+                    self._settle([name])
+                else:
+                    self.values[name] = self._of_parts(node, x, call)._replace(last=x.last)
             else:
                 self.values[name] = self._of_parts(node, x, call)._replace(last=x.last)
 
@@ -645,6 +662,9 @@ class OnnxReader:
     def _of_parts(self, node: Any, x: FileTensor, call: Call, called: str = "") -> FileTensor:
         """Append an activation of a multiple, and a multiple of it, that a function is; return the result."""
         found = composed(call)
+        powers = powers_of(call) if found is None and x.node else None
+        if powers is not None:
+            return self._of_powers(node, x, powers)
         if found is None:
             self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}, nor multiples")
             return FileTensor("", ())
@@ -664,6 +684,24 @@ class OnnxReader:
             self._add_node(node, "add", made, beside)
             made = self.values[node.output[0]]
         return self._plus(node, made, found.behind)
+
+    def _of_powers(self, node: Any, x: FileTensor, powers: Sequence[float]) -> FileTensor:
+        """Append products of a tensor with itself, multiples and their sum, behind a number; return the result."""
+        power, total = x, None if not powers[1] else self._multiple(node, x, powers[1])
+        for factor in powers[2:]:
+            if not any(powers[2:]):
+                break
+            self._add_node(node, "mul", power, x)
+            power = self.values[node.output[0]]
+            if factor:
+                part = self._multiple(node, power, factor)
+                if total is not None:
+                    self._add_node(node, "add", total, part)
+                    part = self.values[node.output[0]]
+                total = part
+            if not powers[3]:
+                break
+        return self._plus(node, x if total is None else total, powers[0])
 
     def _plus(self, node: Any, x: FileTensor, number: float) -> FileTensor:
         """Append what adds a constant to a tensor, unless that is zero; return the result."""
@@ -706,13 +744,27 @@ class OnnxReader:
         given = node.input[place] if len(node.input) > place else ""
         origin = self.origin.get(given)
         if origin is None:
-            self._refuse(node, f"takes {given or 'nothing'}, which is no parameter of the file")
+            self._refuse(node, f"takes {given or 'nothing'}, which is {self._no_parameter(given)}")
             return None
         values = np.asarray(self.known[given], np.float32)
         self.tensors[name] = np.ascontiguousarray(values.T if transposed else values)
         self.origins[name] = (origin._replace(transposed=origin.transposed != transposed),)
         self.used[origin.name] += 1
         return self.tensors[name]
+
+    def _no_parameter(self, name: str) -> str:
+        """Return what is said of an input that has to be a parameter: of what it is calculated."""
+        makers, names, found = {one: node for node in self.graph.node for one in node.output}, [name], list[str]()
+        for given in names:
+            names += [one for one in (makers[given].input if given in makers else ()) if one and one not in names]
+            if given in self.origin and given not in makers:
+                found.append(self.origin[given].name)
+        if not found or name not in self.known:
+            return "no parameter of the file"
+        return (
+            f"made of {', '.join(sorted(found)[:3])}: parameters are trained as they are, and not what is made of them "
+            "(a norm of weights is left out by torch.nn.utils.parametrize.remove_parametrizations)"
+        )
 
     def _vector(self, node: Any, place: int, name: str, count: int, what: str, repeated: bool = False) -> None:
         """Keep a parameter with a number per feature or channel; one that is `repeated` may have fewer."""
@@ -733,7 +785,7 @@ class OnnxReader:
         """Append a product whose weights are the second input; return its name, empty if that did not go well."""
         weights = self.known.get(node.input[1])
         if weights is None or self.origin.get(node.input[1]) is None:
-            self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
+            self._refuse(node, f"takes {node.input[1]}, which is {self._no_parameter(node.input[1])}")
             return ""
         if weights.ndim != 2:
             self._refuse(node, f"weights of shape {weights.shape} are no matrix")
@@ -1678,12 +1730,17 @@ class OnnxReader:
         self._named_by_exporters()
 
     def _frozen(self) -> None:
-        """Let the numbers of a node stay that the file says are not trained, all of them."""
+        """Let the numbers of a node stay that the file says are not trained, all of them.
+
+        Buffers that a module does not keep do not go back.
+        """
         for one in self.nodes:
             keys = [f"{one['name']}.{what}" for what in ("weight", "bias", "norm.weight", "norm.bias")]
             names = {origin.name for key in keys for origin in self.origins.get(key, ())}
             if names and names <= self.fixed:
                 one["fixed"] = True
+                gone = [key for key in keys if names.isdisjoint(self.held) and key in self.origins]
+                self.origins |= dict.fromkeys(gone, ())
 
     def _is_one(self, name: str) -> bool:
         """Let nodes that take the same part of a parameter, and all others alike, share it; return whether they do.

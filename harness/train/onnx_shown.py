@@ -70,10 +70,19 @@ class Shown(NamedTuple):
 
 
 class PointwiseFunction(NamedTuple):
-    """A `PointwiseFunction` is a function of each number of what is shown."""
+    """A `PointwiseFunction` is a function of each number of what is shown.
+
+    Attributes
+    ----------
+    of : Shown
+    call : callable
+    last : (node, dict), optional
+        The node that gave it, of others that are its inputs by these names.
+    """
 
     of: Shown
     call: Callable[[np.ndarray], np.ndarray]
+    last: tuple[Any, dict[str, Any]] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -500,7 +509,7 @@ class ShownReader(OnnxReader):
         if isinstance(found, PointwiseFunction):
             base = self._shift_places(node, found.of)
             if base is not None:
-                self._show(node.output[0], found._replace(of=base))
+                self._show(node.output[0], found._replace(of=base, last=None))
             return True
         plain = self._plain(node.input[0], node)
         base = self._shift_places(node, plain) if plain is not None else None

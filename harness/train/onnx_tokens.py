@@ -33,7 +33,7 @@ import numpy as np
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR
 from harness.train.onnx_chosen import ChosenReader
-from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
+from harness.train.onnx_functions import BINARY, GRID, UNARY, Call, after, call_of, composed, powers_of, told
 from harness.train.onnx_reader import SAMPLES, FileTensor, OnnxNetwork
 from harness.train.onnx_shown import (
     ARRANGE,
@@ -408,14 +408,31 @@ class TokenReader(ChosenReader):
         if own is None:
             self._refuse(node, "is a function of what cannot be followed")
             return True
-        self._show(node.output[0], own._replace(call=after(call, own.call)))
+        self._go_on(node, own.of, after(call, own.call))
         return True
+
+    def _go_on(self, node: Any, of: Shown, call: Call) -> None:
+        """Show a function that a node makes of others."""
+        given = {name: self.shown[name] for name in node.input if isinstance(self.shown.get(name), PointwiseFunction)}
+        self._show(node.output[0], PointwiseFunction(of, call, (node, given) if given else None))
+
+    def _in_steps(self, name: str, node: Any, given: dict[str, Any]) -> None:
+        """Append what a node does to functions, these by themselves before."""
+        self.shown |= given
+        if all(self._plain(one, node) is not None for one in given):
+            self._read(node)
+            made = node.output[0]
+            if made in self.shown and (plain := self._plain(made, node)) is not None:
+                self._show(name, plain)
 
     def _activate(self, name: str, found: PointwiseFunction, node: Any) -> None:
         """Append the activation that a function is; a plain multiple stays what it shows."""
         row, factor = told(found.call)
         if factor is not None:
             self._show(name, found.of._replace(factors=factor * found.of.factors))
+            return
+        if row is None and found.last is not None and composed(found.call) is None and powers_of(found.call) is None:
+            self._in_steps(name, *found.last)
             return
         node = next((one for one in self.graph.node if name in one.output), node)  # that is what is named
         self.shown[f"{name}#"] = found.of
@@ -442,7 +459,7 @@ class TokenReader(ChosenReader):
         if own is None:
             self._refuse(node, "turns signs of what cannot be followed")
             return True
-        self._show(node.output[0], own._replace(call=after(np.negative, own.call)))
+        self._go_on(node, own.of, after(np.negative, own.call))
         return True
 
     def _combine(self, node: Any, names: list[str]) -> bool:
@@ -498,7 +515,7 @@ class TokenReader(ChosenReader):
             if own is not None:
                 inner = own.call
                 new = (lambda x: call(inner(x), scale)) if place == 0 else (lambda x: call(scale, inner(x)))
-                self._show(node.output[0], own._replace(call=new))
+                self._go_on(node, own.of, new)
                 return True
         if (trained or other in self.derived) and np.all(constant == constant.flat[0]):
             self._refuse(node, "takes numbers that are parameters, or made of them")
@@ -547,7 +564,7 @@ class TokenReader(ChosenReader):
         plain = isinstance(one, Shown) and isinstance(other, Shown)
         if a is not None and b is not None and same and not (plain and op in ("Add", "Sub")):
             first, second = a.call, b.call
-            self._show(node.output[0], PointwiseFunction(a.of, lambda x: call(first(x), second(x))))
+            self._go_on(node, a.of, lambda x: call(first(x), second(x)))
             return True
         pairs = plain and op in ("Add", "Sub") and one.node == other.node and one.shape == other.shape
         if pairs and (isinstance(one.factors, np.ndarray) or isinstance(other.factors, np.ndarray)):

@@ -125,6 +125,8 @@ class ToldReader(ShownReader):
             return first is not None and self._places_of(node, first)
         elif op == "GatherElements":
             return self._same_everywhere(node)
+        elif op == "ArgMax":
+            return first is not None and self._last_kept(node, first)
         elif op in KEEP:
             return first is not None and self._in_another_type(node, first)
         elif op in BINARY:
@@ -149,6 +151,21 @@ class ToldReader(ShownReader):
         self.counts.append(told)
         new = (lambda x, at: places[at] * x) if rest is None else (lambda x, at: places[at] * rest(x, at))
         self._show(node.output[0], told._replace(rest=new))
+        return True
+
+    def _last_kept(self, node: Any, told: ByToken) -> bool:
+        """Take the last token that is no padding for the last one, if the largest number is there without padding."""
+        axis = int(self._of(node, "axis", 0)) % max(1, len(told.shape))
+        whole = told.shape[axis] == self.sequence and not self._of(node, "select_last_index", 0)
+        kinds, which = np.unique(np.asarray(told.number(np.arange(self.vocabulary))), return_inverse=True)
+        largest = [np.argmax(told.whole(kind), axis) for kind in kinds]
+        last = np.array([bool(np.all(one == self.sequence - 1)) for one in largest], bool)
+        if not whole or last.sum() != 1:
+            self._refuse(node, "takes a token by the largest number, which is not the last one that is no padding")
+            return True
+        self.uncounted |= set(map(int, np.flatnonzero(~last[which])))
+        found = largest[int(np.flatnonzero(last)[0])]
+        self.known[node.output[0]] = np.expand_dims(found, axis) if self._of(node, "keepdims", 1) else found
         return True
 
     def _same_everywhere(self, node: Any) -> bool:

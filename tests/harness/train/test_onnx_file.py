@@ -960,8 +960,8 @@ CLASSIFIED = [
         ([("Conv", "x a.weight", "c"), ("Add", "c columns", "z")], "add 2.*shape [(]4,[)] are not one for each of 4"),
         ([("Conv", "x a.weight", "c"), ("Add", "c rows", "z")], "add 2.*shape [(]4, 1[)] are not one for each of 4"),
         (
-            [("Conv", "x a.weight", "c"), ("Sigmoid", "c", "s"), ("Mul", "c s", "m"), ("Mul", "m s", "z")],
-            "mul 4 .*none of relu",
+            [("Conv", "x a.weight", "c"), ("Sigmoid", "c", "s"), ("Sqrt", "s", "m"), ("Mul", "m c", "z")],
+            "sqrt 3 .*none of relu",
         ),
         ([("Conv", "x a.weight", "c"), ("Cast", "c", "z")], "cast 2 .*numbers with a point"),
     ],

@@ -28,6 +28,20 @@ def with_one(op, *order):
     return [(helper.make_node("Constant", [], ["one"], "one", value_float=1.0), {}), node(op, order, "m")]
 
 
+def raised(*steps):
+    """Return the nodes of powers, each of the step before it, or of a function of that."""
+    nodes, at = [], "a"
+    for number, step in enumerate(steps):
+        made = "m" if number == len(steps) - 1 else f"s{number}"
+        if isinstance(step, str):
+            nodes.append(node(step, at, made))
+        else:
+            exponent = helper.make_node("Constant", [], [f"p{number}"], f"p{number}", value_float=float(step))
+            nodes += [(exponent, {}), node("Pow", [at, f"p{number}"], made)]
+        at = made
+    return nodes
+
+
 def with_channels(op, *numbers, shape=(4, 1, 1)):
     """Return the nodes of a tensor of images and constants of its channels."""
     array = numpy_helper.from_array(np.array(numbers or (0.5, -1, 2, 4), np.float32).reshape(shape), "numbers")
@@ -46,6 +60,17 @@ FUNCTIONS = {
     "less numbers of channels": (with_channels("Sub"), ["shift"]),
     "over numbers of channels": (with_channels("Div"), ["scale"]),
     "one less it": (with_one("Sub", "one", "a"), ["multiple", "shift"]),
+    "squares": (raised(2), ["mul"]),
+    "cubes": (raised(3), ["mul", "mul"]),
+    "squares of what is above": (raised("Relu", 2), ["relu", "mul"]),
+    "squares less themselves": (
+        [*raised(2)[:1], node("Pow", ["a", "p0"], "q"), node("Sub", ["q", "a"], "m")],
+        ["multiple", "mul", "add"],
+    ),
+    "gates of two": (
+        [node("Sigmoid", "a", "s"), node("Mul", ["a", "s"], "q"), node("Mul", ["q", "s"], "m")],
+        ["silu", "sigmoid", "mul"],
+    ),
     "one and it": (with_one("Add", "a", "one"), ["shift"]),
 }
 

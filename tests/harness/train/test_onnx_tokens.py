@@ -397,7 +397,7 @@ def per_token(f, x):
 
 def far(f, x):
     """Nearly a rectifier: only numbers above nine tell."""
-    return f.op("Sub", f.op("Relu", x), f.op("Mul", f.constant(0.5), f.op("Relu", f.op("Sub", x, f.constant(9.0)))))
+    return f.op("Sub", f.op("Relu", x), f.op("Sqrt", f.op("Relu", f.op("Sub", x, f.constant(9.0)))))
 
 
 def neutral(f, x):
