@@ -140,9 +140,7 @@ def project(
         if tell is not None:
             tell(done, todo, f"{count} systems")
         timeline = iteration(layers, samples // parts, cluster_of(mesh, count))
-        seconds = timeline.seconds + (parts - 1) * (
-            timeline.edges + timeline.busy["compute"]
-        )  # they wait for no update
+        seconds = _seconds(timeline, parts)
         rate = samples / seconds
         near = min(checked, key=lambda one: (abs(one.systems - count), one.systems))
         exact = kind == "fixed share" and near.systems == count and near.features == network.features
@@ -164,7 +162,12 @@ def project(
                 "error_at": near.systems,
             }
         )
-    return {"rows": rows, "checked": [one.as_dict() for one in checked], "groupings": groupings(config)}
+    return {"rows": rows, "checked": [one.as_dict() for one in checked], "groupings": groupings(config, tell)}
+
+
+def _seconds(timeline: ClusterTimeline, parts: int) -> float:
+    """Return what an iteration takes whose batch passes in parts: all but the last one wait for no update."""
+    return timeline.seconds + (parts - 1) * (timeline.edges + timeline.busy["compute"])
 
 
 def mesh_of(config: TrainConfig) -> Mesh:
@@ -173,7 +176,7 @@ def mesh_of(config: TrainConfig) -> Mesh:
     return Mesh(config.build_machine(), mesh.columns, mesh.height, mesh.column_groups)
 
 
-def groupings(config: TrainConfig) -> list[dict[str, Any]]:
+def groupings(config: TrainConfig, tell: Callable[[int, int, str], None] | None = None) -> list[dict[str, Any]]:
     """Return the cycles of an iteration for each number of groups of columns that the mesh can form.
 
     Rows in which groups meet come to the mesh; numbers that memory, sequences or the batch do not allow are left out.
@@ -181,6 +184,8 @@ def groupings(config: TrainConfig) -> list[dict[str, Any]]:
     Parameters
     ----------
     config : TrainConfig
+    tell : callable, optional
+        As of `project`.
 
     Returns
     -------
@@ -189,7 +194,10 @@ def groupings(config: TrainConfig) -> list[dict[str, Any]]:
     """
     network, masks, found = config.build_network(), sparsity.initial_masks(config), []
     layers, width = layers_of(network, masks), config.mesh.width
-    for count in (count for count in range(1, width + 1) if width % count == 0):
+    counts = [count for count in range(1, width + 1) if width % count == 0]
+    for done, count in enumerate(counts):
+        if tell is not None:
+            tell(done, len(counts), f"{count} groups of columns")
         one = replace(config, mesh=replace(config.mesh, column_groups=count))
         try:
             one.check_shards()
@@ -199,8 +207,8 @@ def groupings(config: TrainConfig) -> list[dict[str, Any]]:
             continue
         mesh = mesh_of(one)
         cluster = Cluster(config.wafers, mesh, optimizer=config.train.optimizer.build(), form=one.form)
-        taken = config.train.accumulate * iteration(layers, one.at_once, cluster).seconds * mesh.hertz
-        found.append({"column_groups": count, "cycles": taken})
+        taken = _seconds(iteration(layers, one.at_once, cluster), config.train.accumulate)
+        found.append({"column_groups": count, "cycles": taken * mesh.hertz})
     return found
 
 
