@@ -10,6 +10,7 @@ import json
 import random
 from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -286,9 +287,11 @@ def test_rows_that_share_words_stay_together(width, height, most):
         workload.start(engine)
         assert engine.run(workload.limit) == "complete"
         assert engine.bands == ran
-        states.append(engine.snapshot())
-    assert difference(states[0], states[1]) is None
-    assert difference(states[0], states[2]) is None
+        states.append(engine.snapshot() if height < 200 else engine.counters() | engine.link_counts())
+    if height < 200:
+        assert difference(states[0], states[1]) is difference(states[0], states[2]) is None
+    else:  # a state PE by PE is large
+        np.testing.assert_equal(states[1:], [states[0]] * 2)
 
 
 def test_large_fabrics_take_bands_while_fewer_wavelets_move():

