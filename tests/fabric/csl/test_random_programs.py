@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.csl.diagnostics import CslError
-from tests.examples import examples
+from tests.examples import SOAK, examples
 from tests.fabric.csl.in_c import outcomes
 from tests.fabric.csl.random_programs import make
 from tests.fabric.csl.random_values import NUMPY, RECORD
 from tests.fabric.csl.running import device_of, run_task
 
-BATCH = 12
+BATCH = 12 if SOAK else 6
 """Programs that gcc compiles at once."""
 WORDS = {"a": 0, "b": 2, "c": 4, "d": 6}
 """Words of the struct at which its fields lie."""
