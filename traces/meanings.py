@@ -133,6 +133,7 @@ RESULTS = {
     "features": ("features", "inputs, then outputs of each layer"),
     "wafers": ("wafers", "wafers of the cluster"),
     "mesh": ("PEs", "columns and rows of PEs of each wafer"),
+    "column_groups": ("groups", "groups of columns, each with all features of other samples"),
     "batch": ("samples", "samples of an iteration over all wafers"),
     "density": ("1", "share of weights that are active"),
     "train_samples": ("samples", "samples to train on"),

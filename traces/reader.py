@@ -106,7 +106,8 @@ class RunFile:
         if not self.path.exists():
             raise self._error("no such file")
         if not self.path.is_file():
-            raise self._error("is not a regular file")
+            within = self.path / "run.h5"
+            raise self._error("is not a regular file", hint=str(within) if within.is_file() else None)
         with self._guarded():
             if not h5py.is_hdf5(self.path):
                 raise self._error("is not an HDF5 file", "it was cut short, or is no run file")

@@ -633,7 +633,7 @@ class TrainConfig(TrainFile):
             raise ConfigError(
                 f"{mesh.width} columns of PEs do not divide into {mesh.column_groups} groups",
                 where="mesh.column_groups",
-                hint=f"{mesh.width // mesh.column_groups * mesh.column_groups or mesh.column_groups} columns",
+                hint=" or ".join(map(str, _divisors_beside(mesh.width, mesh.column_groups))),
             )
         joining = joining_rows(mesh.columns, mesh.column_groups)
         if mesh.height + joining > machine["fabric.height"]:
@@ -970,15 +970,24 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
+def _divisors_beside(number: int, near: int) -> list[int]:
+    """Return the next divisors of a number below and above another one, as far as there are some."""
+    every = [one for one in range(1, number + 1) if number % one == 0]
+    return [*[one for one in every if one < near][-1:], *[one for one in every if one > near][:1]]
+
+
 def _oddities(config: TrainConfig) -> list[str]:
     """Return what is possible and seldom meant."""
     found = []
     if config.train.optimizer.lr == 0:
         found.append("train.optimizer.lr is 0: no weight will ever change")
     if config.mesh.columns > max(config.widths):
+        given, of = f"mesh.width is {config.mesh.width}", ""
+        if config.mesh.column_groups > 1:
+            given, of = f"{given}, {config.mesh.columns} in each of {config.mesh.column_groups} groups", " of a group"
         found.append(
-            f"mesh.width is {config.mesh.width}: no layer has more than {max(config.widths)} features, the other "
-            "columns of PEs have nothing to do"
+            f"{given}: no layer has more than {max(config.widths)} features, the other columns of PEs{of} have nothing "
+            "to do"
         )
     for number, (count, outputs) in enumerate(
         zip(config.active, (one.outputs for one in config.matrices), strict=True), 1

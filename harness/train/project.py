@@ -61,15 +61,13 @@ class CheckedSize:
     Attributes
     ----------
     systems : int
-    width, height : int
-        PEs of a system.
+    mesh : Mesh
     features : tuple of int
     both : Both
     """
 
     systems: int
-    width: int
-    height: int
+    mesh: Mesh
     features: tuple[int, ...]
     both: Both
 
@@ -77,7 +75,7 @@ class CheckedSize:
         """Return it as JSON values."""
         return {
             "systems": self.systems,
-            "mesh": [self.width, self.height],
+            "mesh": [self.mesh.width * self.mesh.column_groups, self.mesh.height],
             "features": list(self.features),
             "cycles": self.both.cycles,
             "model_cycles": self.both.model,
@@ -133,7 +131,7 @@ def project(
         if tell is not None:
             tell(done, todo, f"{count} systems, cycle by cycle")
         both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // groups)
-        checked.append(CheckedSize(count, its_mesh.width, its_mesh.height, part.features, both))
+        checked.append(CheckedSize(count, its_mesh, part.features, both))
     layers = layers_of(network, masks)
     first: dict[str, float] = {}
     for done, (kind, count, samples) in enumerate(points, len(sizes)):
@@ -144,7 +142,7 @@ def project(
         rate = samples / seconds
         near = min(checked, key=lambda one: (abs(one.systems - count), one.systems))
         exact = kind == "fixed share" and near.systems == count and near.features == network.features
-        exact = exact and (near.width, near.height, parts) == (mesh.width, mesh.height, 1)
+        exact = exact and (near.mesh, parts) == (mesh, 1)
         rows.append(
             {
                 "kind": kind,

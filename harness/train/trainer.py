@@ -168,9 +168,8 @@ class Trainer(MasterLoop):
         port = self.compile().ports[0]
         if not isinstance(port, WaferPort) or not port.wafer.fabric.cycle:
             return []
-        network = port.wafer.fabric.counters()["busy"][
-            port.wafer.resident.mesh.slices
-        ]  # without rows where groups meet
+        rows = port.wafer.resident.mesh.slices  # without those where groups meet
+        network = port.wafer.fabric.counters()["busy"][rows]
         return [float(share) for share in network.mean(axis=0) / port.wafer.fabric.cycle]
 
     def culprit(self) -> int | None:

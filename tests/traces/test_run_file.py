@@ -360,6 +360,9 @@ def refused(path, message):
 def test_files_that_are_no_run_files(tmp_path):
     assert "none.h5" in refused(tmp_path / "none.h5", "no such file")
     refused(tmp_path, "is not a regular file")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.h5").touch()
+    assert refused(tmp_path / "run", "is not a regular file").endswith("Try: " + str(tmp_path / "run/run.h5") + ".")
     (tmp_path / "empty.h5").touch()
     refused(tmp_path / "empty.h5", "is not an HDF5 file")
     (tmp_path / "text.h5").write_text("hello " * 1000)

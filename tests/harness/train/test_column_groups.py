@@ -107,6 +107,7 @@ def test_a_projection_knows_groups():
     (row,) = (row for row in found["rows"] if row["kind"] == "fixed share")
     assert row["measured_cycles"]
     assert abs(row["error"]) < 0.02
+    assert found["checked"][0]["mesh"] == [6, 2]  # of all groups
     assert [one["column_groups"] for one in found["groupings"]] == [1, 2, 3, 6]
 
 
@@ -114,7 +115,7 @@ def test_a_projection_knows_groups():
     ("words", "kind", "says"),
     [
         (["data.batch=20"], ConfigError, "a batch of 20 does not divide over 1 wafer of 2 rows of PEs in 3 groups"),
-        (["mesh.column_groups=4"], ConfigError, "6 columns of PEs do not divide into 4 groups"),
+        (["mesh.column_groups=4"], ConfigError, "6 columns of PEs do not divide into 4 groups. Try: 3 or 6."),
         (["mode=pipelined"], UnsupportedError, "3 groups of columns: each layer has a rectangle of its own"),
         (["mesh.height=995"], ConfigError, "995 rows of PEs and 2 in which 3 groups of columns meet exceed"),
     ],
@@ -125,6 +126,13 @@ def test_what_groups_cannot_do_is_refused(words, kind, says):
         from harness.train.mode import choose
 
         choose(config)
+
+
+def test_columns_of_a_group_without_features_are_told():
+    """Features lie over the columns of a group, not over all of them."""
+    assert not parse_train(TEXT, "a.toml", ("mesh.width=192",)).warnings
+    (said,) = parse_train(TEXT, "a.toml", ("mesh.width=195",)).warnings
+    assert said.startswith("mesh.width is 195, 65 in each of 3 groups: no layer has more than 64 features")
 
 
 def test_sequences_lie_in_one_group():
