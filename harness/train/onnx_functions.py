@@ -15,7 +15,7 @@ import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 
-__all__ = ["BINARY", "GRID", "NEAR", "Call", "Composed", "after", "call_of", "composed", "powers_of", "told"]
+__all__ = ["BINARY", "GRID", "NEAR", "STEPS", "Call", "Composed", "after", "call_of", "composed", "powers_of", "told"]
 
 Call: TypeAlias = Callable[[np.ndarray], np.ndarray]
 NEAR = 1e-5
@@ -75,6 +75,8 @@ BINARY: dict[str, Callable[..., np.ndarray]] = {
     "Where": np.where,
 }
 """These functions take several numbers, element by element."""
+STEPS = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Clip", "Neg", *UNARY)
+"""What these make of functions that are known here may be made of their results."""
 
 
 def call_of(node: Any, known: Mapping[str, np.ndarray], of: Callable[[Any, str, Any], Any]) -> Call | None:

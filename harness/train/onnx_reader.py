@@ -25,7 +25,7 @@ from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
 from harness.train.onnx_dropout import LEAVES_OUT, WHOLE
-from harness.train.onnx_functions import BINARY, Call, call_of, composed, powers_of, told
+from harness.train.onnx_functions import BINARY, STEPS, Call, call_of, composed, powers_of, told
 from harness.train.onnx_repeats import RANDOM
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -549,6 +549,7 @@ class OnnxReader:
             "Expand": self._expand,
             "ReduceMean": self._over_sides,
             "ReduceMax": self._over_sides,
+            "ReduceSum": self._sum_of_sides,
             "Add": self._add,
             "Sub": self._sub,
             "Div": self._div,
@@ -640,15 +641,17 @@ class OnnxReader:
                 self.values[name] = x
             elif factor is not None:
                 self.values[name] = self._multiple(node, x, factor)
-            elif steps := [one for one in node.input if one in self.pending]:  # then each of the steps by itself
-                if composed(call) is None and powers_of(call) is None:
-                    self._settle(steps)
-                    self._node(node)
-                    self._settle([name])
-                else:
-                    self.values[name] = self._of_parts(node, x, call)._replace(last=x.last)
+            elif self._in_turn(node, call):
+                self._settle([one for one in node.input if one in self.pending])
+                self._node(node)
+                self._settle([name])
             else:
                 self.values[name] = self._of_parts(node, x, call)._replace(last=x.last)
+
+    def _in_turn(self, node: Any, call: Call) -> bool:
+        """Return whether a function that is none here may be so in steps: what chooses between numbers is not."""
+        steps = any(one in self.pending for one in node.input) and node.op_type in STEPS
+        return steps and composed(call) is None and powers_of(call) is None
 
     def _multiple(self, node: Any, x: FileTensor, factor: float) -> FileTensor:
         """Append what multiplies a tensor by a constant, unless that is one; return the result."""
@@ -1378,6 +1381,13 @@ class OnnxReader:
             keys = {"kernel": sides[0], "kernel_width": sides[1]}
         self._add_node(node, "maxpool" if largest else "avgpool", x._replace(groups=0), shape=shape, **keys)
 
+    def _sum_of_sides(self, node: Any, x: FileTensor) -> None:
+        """Append a sum over rows, columns or channels: the mean, as many times as there are."""
+        self._over_sides(node, x)
+        mean = self.values.get(node.output[0], FileTensor("", ()))
+        if mean.node and mean.features:
+            self.values[node.output[0]] = self._multiple(node, mean, x.features // mean.features)
+
     def _axes(self, node: Any) -> list[int]:
         """Return the axes that a node reduces, none if it does not say."""
         axes = self._of(node, "axes", None)
@@ -1724,7 +1734,7 @@ class OnnxReader:
                 f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
                 where=self.path,
                 cause="the exporter merged parameters of equal values; or nodes that share it take other parts of it, "
-                "or have others of their own",
+                "or the other way round (as tied autoencoders do), or have others of their own",
                 hint=f"a parameter for each, or wse.train.from_torch(module, example); {EXPORT}",
             )
         self._named_by_exporters()

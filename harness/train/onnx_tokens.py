@@ -33,7 +33,7 @@ import numpy as np
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR
 from harness.train.onnx_chosen import ChosenReader
-from harness.train.onnx_functions import BINARY, GRID, UNARY, Call, after, call_of, composed, powers_of, told
+from harness.train.onnx_functions import BINARY, GRID, STEPS, UNARY, Call, after, call_of, composed, powers_of, told
 from harness.train.onnx_reader import SAMPLES, FileTensor, OnnxNetwork
 from harness.train.onnx_shown import (
     ARRANGE,
@@ -168,7 +168,7 @@ class TokenReader(ChosenReader):
             "Einsum": self._einsum,
             "Attention": self._whole_attention,
             "Softmax": self._softmax_of,
-            "Where": self._where,
+            "Where": self._between,
             "IsNaN": self._is_none,
             "ReduceMean": self._over_tokens,
             "ReduceSum": self._over_tokens,
@@ -411,6 +411,19 @@ class TokenReader(ChosenReader):
         self._go_on(node, own.of, after(call, own.call))
         return True
 
+    def _between(self, node: Any, names: list[str]) -> bool:
+        """Choose between functions of the same numbers, or constants, by another one; else as masks do."""
+        found = [self._as_function(name) for name in node.input]
+        numbers = [self.known.get(name, np.zeros(2)) for name in node.input]
+        bases = [one.of for one in found if one is not None]
+        plain = all(one is not None or array.size == 1 for one, array in zip(found, numbers, strict=True))
+        alike = all(one.node == bases[0].node and np.array_equal(one.places, bases[0].places) for one in bases)
+        if not bases or found[0] is None or not plain or not alike:
+            return self._where(node, names)
+        parts = [array.reshape(()) if one is None else one.call for one, array in zip(found, numbers, strict=True)]
+        self._go_on(node, bases[0], lambda x: np.where(*(part(x) if callable(part) else part for part in parts)))
+        return True
+
     def _go_on(self, node: Any, of: Shown, call: Call) -> None:
         """Show a function that a node makes of others."""
         given = {name: self.shown[name] for name in node.input if isinstance(self.shown.get(name), PointwiseFunction)}
@@ -431,7 +444,8 @@ class TokenReader(ChosenReader):
         if factor is not None:
             self._show(name, found.of._replace(factors=factor * found.of.factors))
             return
-        if row is None and found.last is not None and composed(found.call) is None and powers_of(found.call) is None:
+        steps = row is None and found.last is not None and found.last[0].op_type in STEPS
+        if steps and found.last and composed(found.call) is None and powers_of(found.call) is None:
             self._in_steps(name, *found.last)
             return
         node = next((one for one in self.graph.node if name in one.output), node)  # that is what is named

@@ -166,18 +166,22 @@ def test_buffers_that_a_module_does_not_keep_do_not_go_back(folder, kept):
 
 
 def test_functions_of_tokens_in_steps_that_are_none_together_are_read_one_by_one(folder):
-    """Squares of a rectifier less half of another function of the same."""
+    """Squares of a rectifier less half of another function of the same, and one that chooses between two."""
     steps = [
         node("Relu", ["z"], "r"),
         node("Pow", ["r", "two"], "s"),
         node("Tanh", ["z"], "h"),
         node("Mul", ["h", "half"], "m"),
-        node("Sub", ["s", "m"], "y"),
+        node("Sub", ["s", "m"], "d"),
+        node("Exp", ["z"], "power"),
+        node("Add", ["power", "one"], "more"),
+        node("Log", ["more"], "soft"),
+        node("Greater", ["z", "far"], "large"),
+        node("Where", ["large", "z", "soft"], "plus"),
+        node("Add", ["d", "plus"], "y"),
     ]
-    ends = [
-        helper.make_node("Constant", [], ["two"], value_float=2.0),
-        helper.make_node("Constant", [], ["half"], value_float=0.5),
-    ]
+    numbers = {"two": 2.0, "half": 0.5, "one": 1.0, "far": 20.0}
+    ends = [helper.make_node("Constant", [], [name], value_float=value) for name, value in numbers.items()]
     found = read(PLAIN[0], [*ends, PLAIN[1][0], node("MatMul", ["e", "t"], "z"), *steps])
-    ops = ["linear", "linear", "relu", "mul", "tanh", "multiple", "multiple", "add"]
+    ops = ["linear", "linear", "relu", "mul", "tanh", "multiple", "multiple", "add", "softplus", "add"]
     assert [one["op"] for one in found.nodes] == ops

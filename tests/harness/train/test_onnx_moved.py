@@ -154,6 +154,8 @@ MOVES = {
         [node("ReduceMax", "a", "m", [1], keepdims=1)],
         ["convolution", "convolution", *LARGER] * 2,
     ),
+    "the sum of channels": ([node("ReduceSum", "a", "m", [1], keepdims=1)], ["convolution", "multiple"]),
+    "the sum of rows": ([node("ReduceSum", "a", "m", [2], keepdims=1)], ["avgpool", "multiple"]),
     "nothing": (split("p0", "p1"), []),
     "seen as other sides": ([node("Reshape", "a", "m", [0, 4, 4, 6])], []),
 }

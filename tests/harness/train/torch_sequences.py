@@ -247,7 +247,37 @@ def _scalar(nn, torch):
     return Scalar()
 
 
+def _by_hand(nn, torch):
+    """Tokens see a window, by cosines; rows normalised by `std`, a rectifier squared; a buffer named as a result is."""
+
+    class ByHand(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(20, 16) / 4)
+            self.qkv, self.up, self.down, self.head = (
+                nn.Linear(16, 48),
+                nn.Linear(16, 24),
+                nn.Linear(24, 16),
+                nn.Linear(16, 5),
+            )
+            self.gain, self.shift = nn.Parameter(torch.ones(16)), nn.Parameter(torch.zeros(16))
+            self.register_buffer("mean", torch.full((16,), 0.1))
+
+        def forward(self, ids):
+            x = self.table[ids] - self.mean
+            q, k, v = (one.view(*ids.shape, 2, 8).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
+            q, k = (nn.functional.normalize(one, dim=-1) for one in (q, k))
+            seen = torch.ones(8, 8, dtype=torch.bool).tril().triu(-2)
+            y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=4.0)
+            x = x + y.transpose(1, 2).flatten(2)
+            unit = self.gain * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-6) + self.shift
+            return self.head(x + self.down(nn.functional.relu(self.up(unit)).square()))
+
+    return ByHand()
+
+
 SEQUENCES = {
+    "by hand": (TOKENS, "", lambda torch: _by_hand(torch.nn, torch)),
     **{
         f"unflattened {how}": (FEATURES, "", lambda torch, how=how: _unflattened(torch.nn, torch, how))
         for how in ("generator", "samples")
