@@ -11,6 +11,7 @@ from fabric.csl import tree
 from fabric.csl.comptime.convert import check_fields, mismatch
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.numbers import COMPARISONS
+from fabric.csl.comptime.statements import valued
 from fabric.csl.comptime.values import ComptimeVariable, Pointer, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
@@ -441,7 +442,7 @@ CHOICE = "+choice"
 def giving(node: n.SyntaxNode) -> n.BlockExpr | None:
     """Return a choice as a block that gives its value, if a branch of it leaves the function or a loop instead."""
     made: n.SyntaxNode
-    if isinstance(node, n.Switch) and any(_leaves(case.body) for case in node.cases):
+    if isinstance(node, n.Switch) and any(_leaves(case.body) or _is_open(case.body) for case in node.cases):
         made = n.Switch(
             node.subject, [n.Case(x.values, _given(x.body), span=x.span) for x in node.cases], span=node.span
         )
@@ -461,9 +462,13 @@ def _leaves(node: n.SyntaxNode) -> bool:
     return isinstance(node, (n.Return, n.Continue)) or (isinstance(node, n.Break) and node.value is None)
 
 
+def _is_open(node: n.SyntaxNode) -> bool:
+    """Whether a case is a choice of which one branch gives a value and another one leaves."""
+    return isinstance(node, n.If) and node.otherwise is not None
+
+
 def _given(node: n.SyntaxNode) -> n.SyntaxNode:
     """Return a branch of a choice as a statement that leaves the block around it with the branch's value."""
     if _leaves(node):
         return node.body if isinstance(node, n.BlockExpr) else node
-    value = node.value if isinstance(node, n.ExprStatement) else node
-    return n.Break(CHOICE, value, span=node.span)
+    return n.Break(CHOICE, valued(node), span=node.span)

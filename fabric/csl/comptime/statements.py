@@ -16,7 +16,18 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import TYPE, U16, VOID, ArrayType, PointerType, RangeType
 
-__all__ = ["Statements", "is_nothing"]
+__all__ = ["Statements", "is_nothing", "valued"]
+
+
+def valued(node: n.SyntaxNode) -> n.SyntaxNode:
+    """Return a branch of a choice as an expression; one that leaves the function or a loop is a block that does so."""
+    if isinstance(node, n.ExprStatement):
+        return node.value
+    if isinstance(node, n.If) and node.otherwise is not None:
+        return n.IfExpr(node.condition, valued(node.then), valued(node.otherwise), span=node.span)
+    if isinstance(node, (n.Return, n.Break, n.Continue)):
+        node = n.Block([node], span=node.span)
+    return n.BlockExpr(None, node, span=node.span) if isinstance(node, n.Block) else node
 
 
 class Statements(Calls):
@@ -135,11 +146,7 @@ class Statements(Calls):
         case = self.chosen(node, self.scalar(node.subject, scope, "the subject of a switch"), scope)
         if case is None:
             raise Fault("no branch of the switch fits", node.span, "add an 'else' branch")
-        if isinstance(case.body, n.ExprStatement):
-            return self.expr(case.body.value, scope)
-        if isinstance(case.body, n.Switch):
-            return self.expr(case.body, scope)
-        return self.block_value(n.BlockExpr(None, case.body, span=case.body.span), scope)  # type: ignore[arg-type]
+        return self.expr(valued(case.body), scope)
 
     def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:
         signal = self.execute(node.body, scope)

@@ -104,10 +104,15 @@ def test_a_branch_that_leaves_needs_no_braces_and_may_be_known(tmp_path):
       }
       return all;
     }
-    const known = [3]i16{ early(0), early(4), sum(9) };
+    fn case(n: i16) i16 {
+      const v = switch (n) { 1 => 70, else => if (n > 9) return 9 else if (n > 5) { return n; } else n };
+      return v + 1;
+    }
+    const known = [6]i16{ early(0), early(4), sum(9), case(10), case(6), case(3) };
     """
-    body = "y[0] = early(k); y[1] = early(k + 4); y[2] = sum(k + 9); for (known) |v, i| { y[3 + i] = v; }"
-    assert words(tmp_path, body, text, "var k: i16 = 0;", count=6) == [-1, 8, 16, -1, 8, 16]
+    body = "y[0] = early(k); y[1] = early(k + 4); y[2] = sum(k + 9); y[3] = case(k + 10); y[4] = case(k + 6); "
+    body += "y[5] = case(k + 3); for (known) |v, i| { y[6 + i] = v; }"
+    assert words(tmp_path, body, text, "var k: i16 = 0;", count=12) == 2 * [-1, 8, 16, 9, 6, 4]
 
 
 def test_a_loop_may_do_several_things_between_its_turns(tmp_path):
