@@ -47,7 +47,7 @@ class LayoutPart:
     def _moved(self, rect: RectLike | None, what: str) -> Rect:
         """Return a rectangle of the part as one of the layout; refuse one that leaves the part."""
         found = rect_within(rect, self.width, self.height, what)
-        return found._replace(x=found.x + self.x, y=found.y + self.y)
+        return Rect(found.x + self.x, found.y + self.y, *found[2:])
 
     def place(self, program: Program | ProgramImage, x: int, y: int, w: int = 1, h: int = 1) -> None:
         """Run a program on a rectangle of the part; see `Layout.place`."""

@@ -28,7 +28,7 @@ def measured(wafer, before, word, control=True):
     took = []
     for count in (1, 5):
         payload = np.array([*before, *[word] * count], np.uint32)
-        wafer.fabric.send(wafer.resident.inputs[0], payload, control=[True] * len(before) + [control] * count)
+        wafer.fabric.send(wafer.resident.inputs[0][0], payload, control=[True] * len(before) + [control] * count)
         took.append(wafer.fabric.run().cycles)
         wafer.fabric.receive(wafer.resident.outputs[0])
     return (took[1] - took[0]) / 4
