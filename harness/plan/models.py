@@ -244,6 +244,9 @@ PRESETS = {
 def load_model(path: str | Path) -> TransformerSizes:
     """Return the model that a TOML file describes; unknown keys are errors."""
     table = toml.parse(toml.read_text(path, f"a model by name: {', '.join(PRESETS)}, X<even number>"), path)
+    if "network" in table:
+        what = "describes a training, with a network of its own, not the sizes of a model"
+        raise ConfigError(what, where=path, hint=f"wse train {path} --project 1")
     model = from_table(TransformerSizes, {"name": Path(path).stem} | table, path)
     if not math.isfinite(model.parameters):
         raise ConfigError("number of parameters is not finite", where=path)
