@@ -41,15 +41,15 @@ def test_a_file(tmp_path):
     path.write_text("layers = ")
     with pytest.raises(ConfigError, match="not valid TOML"):
         find_model(str(path))
+    path.write_text("[network]\ninputs = 64\n")
+    with pytest.raises(ConfigError, match=r"describes a training.* Try: wse train \S*toml --project 1"):
+        find_model(str(path))
 
 
 def test_tensors_in_a_file(tmp_path):
     path = tmp_path / "net.toml"
     path.write_text('layers = 2\nwidth = 1\nsequence = 1\n[[tensors]]\nname = "a"\nelements = 10\nparameters = 7\n')
     assert find_model(str(path)).parameters == 7
-    path.write_text("[network]\ninputs = 64\n")
-    with pytest.raises(ConfigError, match=r"describes a training.* Try: wse train \S*toml --project 1"):
-        find_model(str(path))
 
 
 def test_hardware_from_a_file(tmp_path):
