@@ -319,6 +319,15 @@ def _said_of_reading(facts: dict[str, Any]) -> list[tuple[str, str]]:
         )
     else:
         rows.append(("both phases", f"{own + other:,} of {have:,} columns of the wafer: they fit"))
+    if other and not found["side_by_side"]:
+        cycles, decode = facts["programs"]["B"]["transition_cycles"], "{} x {}".format(*facts["mesh"])
+        rows.append(
+            (
+                "re-placement",
+                f"weights and cache go from {mesh} to {decode} over the wafer in {cycles:,} cycles at least; rates of "
+                "the whole request count them",
+            )
+        )
     return rows
 
 

@@ -86,6 +86,10 @@ def test_a_plan_says_what_does_not_fit(capsys):
     assert code == 0
     assert "they fit" not in out
     assert "1,320 + 720 columns are 1,283 more than the wafer's 757" in out
+    least = DECODERS["LLaMA3-8B"].parameters / 2 / 2 / (2 * 660)  # half of them cross 2 x 660 links, two in a wavelet
+    (line,) = (line for line in out.splitlines() if "re-placement" in line)
+    assert f"from 660 x 660 to 360 x 360 over the wafer in {least:,.0f} cycles at least" in line
+    assert "re-placement" not in run(capsys, *words, "--prompt-length", "64")[1]
     code, out, _ = run(capsys, *words, "--prompt-length", "4096", "--json")
     found = json.loads(out)["prefill_memory"]
     assert not found["fit"]
