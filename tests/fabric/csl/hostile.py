@@ -139,12 +139,12 @@ DOUBLING = {
     ),
     "a loop per line": (
         running(
-            "for (@range(u16, n)) |i| { a[i] = a[i] * 1.5 + a[(i + 1) & 63] / 3.0; }\n" * 400,
+            "for (@range(u16, n)) |i| { a[i] = a[i] * 1.5 + a[(i + 1) & 63] / 3.0; }\n" * 1000,
             "var a: [64]f32; var n: u16;",
         ),
         BYTES,
     ),
-    "a choice per line": (running("if (y > 1) { y += 1; } else { y += 2; }\n" * 700, "var y: u16;"), BYTES),
+    "a choice per line": (running("if (y > 1) { y += 1; } else { y += 2; }\n" * 1300, "var y: u16;"), BYTES),
     "functions in a chain": (
         running("g0();", "".join(f"fn g{k}() void {{ y += 1; g{k + 1}(); }}\n" for k in range(3000)),
                 "fn g3000() void { }", "var y: i16;"), "nests deeper here",

@@ -187,7 +187,7 @@ def test_files_whose_nodes_have_the_same_parameters(folder, how):
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (4, S))
     np.savez("t.npz", x_train=ids, y_train=ids % 5, x_test=ids, y_test=ids % 5)
     if how != "same":
-        what = {"bias": "step.weight", "merged": "n.bias", "turned": "turned", "parts": "no parameter of the file"}[how]
+        what = {"bias": "step.weight", "merged": "n.bias", "turned": "turned", "parts": "made of both"}[how]
         with pytest.raises((ConfigError, UnsupportedError), match=what):
             parse_train(FILE, "a.toml")
         return
