@@ -374,7 +374,7 @@ class PhaseFollower(StepWriter):
     def held_up(self, numbers: int) -> int:
         """Return the cycles that numbers which leave one per cycle wait for those of other groups of columns.
 
-        The queues on the way are empty before, and half full after each number until they are full.
+        Every other one of them stays in the queues on the way; nobody waits before those are full.
         """
         if self.mesh.column_groups == 1:
             return 0

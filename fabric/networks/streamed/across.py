@@ -31,7 +31,7 @@ from fabric.program.program import Program
 from wse_core.encoding import ENDLESS
 from wse_core.params import Machine
 
-__all__ = ["CROSSING", "INTERVAL", "LEAVING", "QUEUES", "join_groups", "joining_program", "joining_rows"]
+__all__ = ["INTERVAL", "QUEUES", "join_groups", "joining_rows"]
 
 CROSSING, LEAVING = (8, 9), 10
 INTERVAL = 2

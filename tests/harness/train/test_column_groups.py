@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from harness.train.config import parse_train
 from harness.train.project import groupings, project
 from harness.train.trainer import Trainer
+from tests.harness.train.as_numpy import trained_as_in_numpy
 from wse_core.errors import ConfigError, UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -66,14 +66,8 @@ def run(words, backend=None):
     ids=lambda words: " ".join(words) or "plain",
 )
 def test_groups_train_as_in_numpy(words):
-    """Losses, weights, statistics and what a test says, bit for bit, and the same cycles again."""
-    (one, steps), (other, expected) = run(words), run(words, "numpy")
-    assert [(step.loss, step.scale) for step in steps] == [(step.loss, step.scale) for step in expected]
-    assert all(step.cycles > 0 for step in steps)
-    for name, value in one.tensors().items():
-        assert np.array_equal(value, other.tensors()[name]), name
-    held = one.dataset.x_test[:9], one.dataset.y_test[:9]
-    assert one.test(*held) == other.test(*held)
+    """Losses, weights, statistics and what a test says, bit for bit."""
+    trained_as_in_numpy(run, words)
 
 
 def test_both_machines_take_the_same_cycles():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
 
 from harness.train.config import parse_train
 from harness.train.project import project
 from harness.train.trainer import Trainer
+from tests.harness.train.as_numpy import trained_as_in_numpy
 from wse_core.errors import ConfigError, UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -59,13 +59,7 @@ def run(words, backend=None):
 )
 def test_images_on_rows_train_as_in_numpy(words):
     """Losses, weights, statistics and what a test says, bit for bit."""
-    (one, steps), (other, expected) = run(words), run(words, "numpy")
-    assert [(step.loss, step.scale) for step in steps] == [(step.loss, step.scale) for step in expected]
-    assert all(step.cycles > 0 for step in steps)
-    for name, value in one.tensors().items():
-        assert np.array_equal(value, other.tensors()[name]), name
-    held = one.dataset.x_test[:9], one.dataset.y_test[:9]
-    assert one.test(*held) == other.test(*held)
+    trained_as_in_numpy(run, words)
 
 
 def test_it_is_said_where_images_lie_whole_and_why():
