@@ -54,9 +54,8 @@ class Coordinator:
         self.over_batches = []
         for tensor in resident.network.over_batches:
             parameter = named[tensor.name]
-            parameter.statistics = parameter.statistics or BatchStatistics(
-                tensor.columns, epsilon=resident.network.epsilon
-            )
+            epsilon = resident.network.batch_epsilon(tensor.name)
+            parameter.statistics = parameter.statistics or BatchStatistics(tensor.columns, epsilon=epsilon)
             self.over_batches.append((parameter, parameter.statistics))
         self._drops = drops_of(resident.network.nodes)
         self.draw = Draw()

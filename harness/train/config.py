@@ -104,6 +104,7 @@ LATER_KEYS = (
     "each",
     "fixed",
     "fixed_outputs",
+    "epsilon",
     "method",
     "sides",
     "shares",

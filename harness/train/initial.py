@@ -72,7 +72,8 @@ def initial_parameters(
         if tensor in config.graph.over_batches:
             momentum = next(node.momentum for node in config.network.nodes if node.name == group)
             share = MOMENTUM if momentum is None else momentum
-            norms[number].statistics = BatchStatistics(tensor.columns, share, config.network.epsilon)
+            epsilon = config.graph.batch_epsilon(tensor.name)
+            norms[number].statistics = BatchStatistics(tensor.columns, share, epsilon)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     updates = _from_files(config, every)
     given = f"network.weights: {config.network.weights}" if config.network.weights else ""

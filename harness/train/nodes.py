@@ -24,11 +24,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size
 from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.rotary import BASE
 from fabric.networks.graph.table import LOSSES, OPERATIONS
@@ -55,8 +53,8 @@ __all__ = [
 
 NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
-NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "channelnorm", "batchnorm")
-"""These have factors of their own."""
+NORMS = tuple(name for name, row in OPERATIONS.items() if row.normalises)
+"""These have factors of their own, and may have an epsilon."""
 SIDES = ("stride_width", "padding_width", "padding_below", "padding_right", "dilation", "dilation_width")
 """Sizes of windows that follow from others where a node does not say them."""
 WINDOW = ("kernel", "kernel_width", "stride", "padding", *(side for side in SIDES if "dilation" not in side))
@@ -74,6 +72,7 @@ OWNERS = {
     **dict.fromkeys(("output_padding", "output_padding_width"), ("transposed",)),
     "groups": ("convolution", "transposed", "groupnorm", "headrms"),
     "momentum": ("batchnorm",),
+    "epsilon": NORMS,
     "heads": ("attention", "rotary"),
     "kv_heads": ("attention",),
     "causal": ("attention",),
@@ -148,6 +147,8 @@ def graph_of(
             raise ConfigError(f"two operations are called {node.name!r}", where=f"{where}.name")
         given = node.inputs or (before,)
         sizes = _sizes(node, given[0], rows[given[0]], images[given[0]], sequence, where)
+        if node.epsilon is not None:
+            sizes["epsilon"] = as_size(node.epsilon)
         if node.op == "dropout":
             sizes["number"] = len(drops_of(found))
         names[node.name] = f"{node.name}.{node.op}"
@@ -191,10 +192,9 @@ def _sizes(
     if node.op == "linear":
         return {"inputs": features, "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
     if node.op == "multiple":
-        return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
+        return {"factor": as_size(1.0 if node.factor is None else node.factor)}
     if node.op == "dropout":
-        ratio = int(np.array(0.0 if node.ratio is None else node.ratio, np.float32).view(np.uint32))
-        return {"ratio": ratio, "together": node.together or 1}
+        return {"ratio": as_size(node.ratio or 0.0), "together": node.together or 1}
     if node.op == "headrms":
         return _sides((features, 1, 1)) | {"groups": node.groups or 1}
     if node.op in ("batchnorm", "channelnorm", "shift", "scale") and not node.each:

@@ -7,8 +7,7 @@ hand are exported so.  Over the last axis it becomes `LayerNormalization`, over 
 Over the last axis factors and shifts may lack, or come before the division; epsilon may lack, or be added to the root;
 and variances may be those of a sample, divided by one less than there are numbers.  Rows that are divided by their
 lengths (``F.normalize``) become such as are normalised without a mean.  What has no epsilon below its root has one of
-`NONE` in place of it; if other normalisations of the file have a larger one, x is multiplied by so much before that
-epsilon is as small beside it.
+`NONE` in place of it.
 
 Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 """
@@ -29,9 +28,8 @@ PASSES = ("Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Numbers behind one of these are the same."""
 NONE = 1e-12
 """An epsilon of nothing: less than this lengths and deviations are not, but of rows that are zero."""
-SMALL, MANY = 1e-8, 4096.0
-"""Beside what is multiplied by a power of two, at most by `MANY`, an epsilon is as small."""
-NORMS = ("LayerNormalization", "RMSNormalization", "GroupNormalization", "InstanceNormalization", "BatchNormalization")
+SMALL = 1e-4
+"""What is added to a root, or is the least length, is taken for nothing up to this."""
 
 
 def put_together(model: Any) -> Any:
@@ -41,7 +39,6 @@ def put_together(model: Any) -> Any:
     parts = {node.output[0]: unit for node in model.graph.node if (unit := graph.unit_at(node)) is not None}
     if not ends and not parts:
         return model
-    graph.note([norm for (norm,) in ends.values()], list(parts.values()))
     ends = {name: graph.written(name, unit) for name, unit in parts.items()} | ends
     made = copy.deepcopy(model)
     nodes = [one for node in made.graph.node for one in ends.get(node.output[0] if node.output else "", [node])]
@@ -108,13 +105,6 @@ class _NormGraph:
             one.name: [side.dim_value for side in one.type.tensor_type.shape.dim]
             for one in (*graph.value_info, *graph.input)
         }
-        held = [(node.op_type, {item.name: item.f for item in node.attribute}) for node in graph.node]
-        self.epsilons = {items.get("epsilon", 1e-5) for op, items in held if op in NORMS}
-
-    def note(self, norms: list[Any], units: list[_Unit]) -> None:
-        """Note which epsilons normalisations have that were put together."""
-        self.epsilons |= {item.f for norm in norms for item in norm.attribute if item.name == "epsilon"}
-        self.epsilons |= {unit.epsilon for unit in units if unit.epsilon}
 
     def unit_at(self, node: Any) -> _Unit | None:
         """Return how `node` normalises rows, None if it does not."""
@@ -138,7 +128,7 @@ class _NormGraph:
         _, _, epsilon, times, outside = found
         count = self._count(centred[0])
         known = count and (not times or count > 1)
-        if not known or outside > SMALL**0.5 or (outside and epsilon):
+        if not known or outside > SMALL or (outside and epsilon):
             return None
         share = (count - 1) / count if times else 1.0  # of a variance that is that of a sample
         return _Unit(centred[0], count, epsilon * share, share**0.5, factor, True)
@@ -177,7 +167,7 @@ class _NormGraph:
         if node is not None and node.op_type in ("Clip", "Max", "Add"):
             least = self._number(node.input[1])
             above = node.op_type == "Clip" and len(node.input) > 2 and bool(node.input[2])
-            if least is None or not 0 <= least <= SMALL**0.5 or above:
+            if least is None or not 0 <= least <= SMALL or above:
                 return None
             node = self._back(node.input[0])
         if node is not None and node.op_type == "Sqrt":
@@ -212,10 +202,6 @@ class _NormGraph:
     def written(self, result: str, unit: _Unit) -> list[Any]:
         """Return nodes that normalise rows."""
         nodes: list[Any] = []
-        largest = max(self.epsilons, default=NONE)
-        epsilon, more = unit.epsilon or largest, 1.0
-        while not unit.epsilon and epsilon / more**2 > SMALL and more < MANY:
-            more *= 2
 
         def add(op: str, *given: Any, **how: Any) -> str:
             names = []
@@ -228,11 +214,8 @@ class _NormGraph:
             nodes.append(self.helper.make_node(op, names, [made], made, **how))
             return made
 
-        x = unit.x if more == 1 else add("Mul", unit.x, np.float32(more))
-        if unit.mean:
-            x = add("LayerNormalization", x, np.ones(unit.numbers, np.float32), axis=-1, epsilon=epsilon)
-        else:
-            x = add("RMSNormalization", x, np.ones(unit.numbers, np.float32), axis=-1, epsilon=epsilon)
+        op = "LayerNormalization" if unit.mean else "RMSNormalization"
+        x = add(op, unit.x, np.ones(unit.numbers, np.float32), axis=-1, epsilon=unit.epsilon or NONE)
         x = x if unit.times == 1 else add("Mul", x, np.float32(unit.times))
         x = add("Mul", unit.factor, x) if unit.factor else x
         nodes[-1].output[0] = result

@@ -21,6 +21,7 @@ import numpy as np
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.resample import SIZED, resampled
+from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
@@ -267,7 +268,7 @@ class OnnxReader:
         self.at = -1  # number of the node that is looked at
         self.refused_at: dict[str, int] = {}
         self.as_module = any(item.key == AS_MODULE for item in model.metadata_props)
-        self.epsilon: float | None = None  # of the first normalisation
+        self.epsilon = EPSILON  # of the normalisation that is read
 
     def network(self) -> OnnxNetwork:
         """Return what the graph says.
@@ -307,7 +308,11 @@ class OnnxReader:
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
         image = image or FileTensor("", self.shapes[INPUT]).image
-        return self._network(image)._replace(epsilon=EPSILON if self.epsilon is None else self.epsilon)
+        own = [one["epsilon"] for one in self.nodes if "epsilon" in one]
+        for one in self.nodes:
+            if one.get("epsilon") in own[:1]:  # the first one is that of the network
+                del one["epsilon"]
+        return self._network(image)._replace(epsilon=next(iter(own), EPSILON))
 
     def _begin_mask(self, given: Any) -> None:
         """Take a second input; readers of sequences do."""
@@ -321,7 +326,8 @@ class OnnxReader:
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
         """Return what was found."""
-        chain = not image and not any(one.get("fixed") or one.get("shares") for one in self.nodes)
+        more = "fixed", "shares", "epsilon"
+        chain = not image and not any(one.get(key) for one in self.nodes for key in more)
         names = self._layers() if chain else None
         if names is None:
             found = OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
@@ -732,6 +738,7 @@ class OnnxReader:
         name, number = wanted, 2
         while name in taken or name == INPUT:
             name, number = f"{wanted}_{number}", number + 1
+        keys |= {"epsilon": self.epsilon} if OPERATIONS[op].normalises else {}
         self.nodes.append({"name": name, "op": op, "inputs": [value.node for value in given], **keys})
         self.values[node.output[0]] = FileTensor(name, given[0].shape if shape is None else shape)
         self.shapes[name] = self.values[node.output[0]].shape
@@ -1420,13 +1427,10 @@ class OnnxReader:
         self._epsilon(node, self._of(node, "epsilon", 1e-5))
 
     def _epsilon(self, node: Any, epsilon: float) -> None:
-        """Note what a normalisation adds below the root; refuse two numbers in a network."""
-        epsilon = float(f"{epsilon:.5g}")
-        if self.epsilon not in (None, epsilon):
-            self._refuse(node, f"epsilon is {self.epsilon:g} in another normalisation, not {epsilon:g}")
-        elif not 1e-12 <= epsilon <= 1:
-            self._refuse(node, f"epsilon is 1e-12 to 1 here, not {epsilon:g}")
-        self.epsilon = epsilon
+        """Note what a normalisation adds below its root."""
+        self.epsilon = float(f"{epsilon:.5g}")
+        if not 1e-12 <= self.epsilon <= 1:
+            self._refuse(node, f"epsilon is 1e-12 to 1 here, not {self.epsilon:g}")
 
     def _over_features(self, node: Any) -> bool:
         """Return whether the axis of a normalisation is that of features."""

@@ -235,28 +235,32 @@ class OnnxWriter:
             given = [self._add("Gather", [*given, name], axis=axis)]
         return given[0]
 
+    def _epsilon(self, node: Node) -> float:
+        """Return what a normalisation adds below its root."""
+        return node.epsilon(self.config.network.epsilon)
+
     def _norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", *["norm.bias"] * (node.op == "norm"))
-        return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self.config.network.epsilon)
+        return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self._epsilon(node))
 
     def _group_norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", "norm.bias")
         return self._add(
-            "GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=self.config.network.epsilon
+            "GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=self._epsilon(node)
         )
 
     def _channel_norm(self, node: Node, given: list[str], rows: bool) -> str:
         """Append a normalisation of features, or of channels, which stand last there."""
         given = given if rows else [self._add("Transpose", given, perm=[0, 2, 3, 1])]
         names = self._held(node, "norm.weight", "norm.bias")
-        found = self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self.config.network.epsilon)
+        found = self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self._epsilon(node))
         return found if rows else self._add("Transpose", [found], perm=[0, 3, 1, 2])
 
     def _batch_norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, *(f"norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")))
         share = self.given[node.group].momentum
         more = {
-            "epsilon": self.config.network.epsilon,
+            "epsilon": self._epsilon(node),
             "momentum": 1 - (MOMENTUM if share is None else share),
             "training_mode": 1,
         }

@@ -45,6 +45,7 @@ SUPPORT: dict[str, Support] = {
         for key in (
             "groups",
             "momentum",
+            "epsilon",
             "output_padding",
             "output_padding_width",
             *SIDES,

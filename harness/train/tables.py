@@ -120,6 +120,12 @@ class NodeConfig:
     momentum: float | None = option(
         None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0
     )
+    epsilon: float | None = option(
+        None,
+        doc="of normalisations: this is added to variances, or means of squares (default: network.epsilon)",
+        low=1e-12,
+        high=1.0,
+    )
     each: bool | None = option(
         None, doc="of shift, scale: a learned number for each pixel of each channel (default: for each channel)"
     )
@@ -230,7 +236,7 @@ class NetworkConfig:
         choices=("", "ignore", "ignore-attention"),
     )
     epsilon: float = option(
-        EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
+        EPSILON, doc="normalisations add this to variances, or means of squares (default of nodes)", low=1e-12, high=1.0
     )
     tied: str = option(
         "", doc="name of a product whose weights are the table that the first product looks tokens up in, turned"

@@ -414,7 +414,7 @@ class GraphFollower(PhaseFollower):
         self.first = steps[0]
         for step in steps:
             self.step = step
-            self.say_what_counts(step)
+            self.begin(step)
             STREAMED[step.op].write[step.direction](self, step)
         self._ends()
         return self.parts

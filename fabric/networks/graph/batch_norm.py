@@ -35,7 +35,7 @@ class BatchNorm(ChannelOperation):
 
     name, meaning = "batchnorm", "norm over the pixels of each channel and all samples"
     keeps = (("n", "feature", "half"),)
-    over_batch = True
+    over_batch, normalises = True, True
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 
     def parameter(self, node: Node, given: int) -> NetworkTensor:
@@ -46,7 +46,7 @@ class BatchNorm(ChannelOperation):
         assert values is not None
         rows = x.reshape(len(x), node.size("channels"), -1)
         mean, variance = values[2:] if len(values) > 2 else (rows.mean((0, 2)), rows.var((0, 2)))
-        inverse = (1 / np.sqrt(variance + a.dtype.type(a.epsilon)))[:, None]
+        inverse = (1 / np.sqrt(variance + a.dtype.type(node.epsilon(a.epsilon))))[:, None]
         unit = a.round((rows - mean[:, None]) * inverse)
         found = a.round(unit * values[0][:, None] + values[1][:, None])
         return found.reshape(x.shape), (unit, inverse, np.stack([mean, variance]))

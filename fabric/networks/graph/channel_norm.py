@@ -27,7 +27,7 @@ NORM = Norm()
 class ChannelNorm(ChannelOperation):
     """This operation normalises the channels of each pixel; its node has ``channels``, ``height`` and ``width``."""
 
-    name, meaning = "channelnorm", "norm over the channels of each pixel"
+    name, meaning, normalises = "channelnorm", "norm over the channels of each pixel", True
     keeps = (("n", "feature", "half"), ("v", "pixel", "f32"))
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, of_size
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from wse_core.errors import ConfigError, UnsupportedError
@@ -61,7 +61,7 @@ class Draw(NamedTuple):
 
 def ratio_of(node: Node) -> float:
     """Return the share of the numbers that a dropout drops."""
-    return float(np.array(node.size("ratio"), np.uint32).view(np.float32))
+    return of_size(node.size("ratio"))
 
 
 def level_of(node: Node) -> int:

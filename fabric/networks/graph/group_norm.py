@@ -29,7 +29,7 @@ __all__ = ["GroupNorm", "HeadRms"]
 class GroupNorm(NetworkOperation):
     """This operation normalises groups of ``channels``; its node has that, ``height``, ``width`` and ``groups``."""
 
-    name, meaning = "groupnorm", "norm over the pixels of each group of channels"
+    name, meaning, normalises = "groupnorm", "norm over the pixels of each group of channels", True
     keeps = (("n", "feature", "half"), ("v", "unit", "f32"))
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 
@@ -50,7 +50,7 @@ class GroupNorm(NetworkOperation):
         groups, channels = node.size("groups"), node.size("channels")
         rows = x.reshape(len(x), groups, -1)
         centred = rows - rows.mean(2, keepdims=True)
-        inverse = 1 / np.sqrt((centred * centred).mean(2, keepdims=True) + a.dtype.type(a.epsilon))
+        inverse = 1 / np.sqrt((centred * centred).mean(2, keepdims=True) + a.dtype.type(node.epsilon(a.epsilon)))
         unit = a.round(centred * inverse)
         found = unit.reshape(len(x), channels, -1) * values[0][:, None] + values[1][:, None]
         return a.round(found.reshape(x.shape)), (unit, inverse)
@@ -78,7 +78,7 @@ class HeadRms(GroupNorm):
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
         rows = x.reshape(len(x), node.size("groups"), -1)
-        inverse = 1 / np.sqrt((rows * rows).mean(2, keepdims=True) + a.dtype.type(a.epsilon))
+        inverse = 1 / np.sqrt((rows * rows).mean(2, keepdims=True) + a.dtype.type(node.epsilon(a.epsilon)))
         unit = a.round(rows * inverse)
         return a.round(unit.reshape(x.shape) * values[0]), (unit, inverse)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size, of_size
 from fabric.networks.graph.operations import CrossEntropy, NetworkLoss, NetworkOperation
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.table import CHOICES, LOSSES, OPERATIONS, activation
@@ -83,7 +83,7 @@ class Network:
     joined : bool
         False: features need not fit from one operation to the next, since only what each costs is asked for.
     epsilon : float
-        Normalisations add this to variances, or to means of squares.
+        Normalisations add this to variances, or to means of squares, unless their nodes say another number.
     head_columns : int
         A head of attention lies on so many neighbouring columns of PEs, a part of its features in each.
     image_rows : int
@@ -286,14 +286,35 @@ class Network:
 
     def pixels(self, parameter: str) -> int:
         """Return the pixels of a channel that a parameter of `over_batches` normalises."""
-        nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
-        node = next(node for node in nodes if f"{node.group}.norm" == parameter)
+        node = self._over_batch(parameter)
         return self.tensors[node.name].rows // node.size("channels")
+
+    def batch_epsilon(self, parameter: str) -> float:
+        """Return what the memory service adds to the variances that a parameter of `over_batches` belongs to."""
+        return self._over_batch(parameter).epsilon(self.epsilon)
+
+    def _over_batch(self, parameter: str) -> Node:
+        """Return the node that has a parameter of `over_batches`."""
+        nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
+        return next(node for node in nodes if f"{node.group}.norm" == parameter)
 
     @property
     def size(self) -> int:
         """A network has so many weights, biases and factors."""
         return sum(parameter.rows * parameter.columns for parameter in self.parameters)
+
+    @cached_property
+    def epsilons(self) -> tuple[float, ...]:
+        """Wafers add one of these numbers of f32 below each root; the memory service has those of whole batches."""
+        rows = ((node, OPERATIONS[node.op]) for node in self.nodes)
+        found = {as_size(node.epsilon(self.epsilon)) for node, row in rows if row.normalises and not row.over_batch}
+        return tuple(map(of_size, sorted(found)))
+
+    def epsilon_number(self, node: Node) -> int | None:
+        """Return which of several `epsilons` a node adds below its root; None: it adds none, or there are no others."""
+        row, own = OPERATIONS[node.op], of_size(as_size(node.epsilon(self.epsilon)))
+        several = len(self.epsilons) > 1 and row.normalises and not row.over_batch
+        return self.epsilons.index(own) if several else None
 
     @property
     def logits(self) -> NetworkTensor:

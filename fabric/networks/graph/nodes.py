@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fabric.networks.graph.tensors import NetworkTensor
 
-__all__ = ["NetworkStep", "Node"]
+__all__ = ["NetworkStep", "Node", "as_size", "of_size"]
+
+
+def as_size(number: float) -> int:
+    """Return a number as one of a node's sizes, which are whole: its bits in f32."""
+    return int(np.array(number, np.float32).view(np.uint32))
+
+
+def of_size(size: int) -> float:
+    """Return the number that a size stands for; inverse of `as_size`."""
+    return float(np.array(size, np.uint32).view(np.float32))
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,8 @@ class Node:
         Names of the nodes whose results it takes; ``input`` is the samples.
     sizes : tuple of (str, int)
         What the operation has to know besides: of a linear one ``inputs``, ``outputs`` and ``bias``, of attention
-        ``heads``, ``sequence``, ``causal`` and perhaps ``kv_heads``, of rotary the first two.  A mapping may be given.
+        ``heads``, ``sequence``, ``causal`` and perhaps ``kv_heads``, of rotary the first two; of a normalisation that
+        has one of its own ``epsilon`` (`as_size`).  A mapping may be given.
     """
 
     name: str
@@ -38,6 +51,11 @@ class Node:
     def size(self, name: str) -> int:
         """Return one of the sizes; `KeyError` if the node has none of that name."""
         return dict(self.sizes)[name]
+
+    def epsilon(self, otherwise: float) -> float:
+        """Return what a normalisation adds below its root: a number of its own, or another."""
+        sizes = dict(self.sizes)
+        return of_size(sizes["epsilon"]) if "epsilon" in sizes else otherwise
 
     @property
     def group(self) -> str:

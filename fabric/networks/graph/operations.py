@@ -118,6 +118,8 @@ class NetworkOperation:
         Sums over all samples of all wafers make a round trip to the memory service, which keeps running statistics.
     training : bool
         It does nothing but in training.
+    normalises : bool
+        A number is added below a root, which its node may have (`fabric.networks.graph.nodes.Node.epsilon`).
     keeps : tuple of (letter, per, format)
         Arrays kept from forward to back: the letter that begins their names, a row per ``feature``, per ``unit`` of
         features, or one per ``token`` alone, ``half`` or ``f32``.
@@ -141,6 +143,7 @@ class NetworkOperation:
     inner: ClassVar[bool] = False
     over_batch: ClassVar[bool] = False
     training: ClassVar[bool] = False
+    normalises: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}
 
@@ -233,7 +236,7 @@ class Linear(NetworkOperation):
 class Norm(NetworkOperation):
     """Normalisation over the features of a token; its parameter has factors in row 0 and shifts in row 1."""
 
-    name, meaning = "norm", "y = g (x - mean x) / sqrt(var x + eps) + s"
+    name, meaning, normalises = "norm", "y = g (x - mean x) / sqrt(var x + eps) + s", True
     keeps = (("n", "feature", "half"), ("v", "token", "f32"))
 
     def parameter(self, node: Node, given: int) -> NetworkTensor:
@@ -242,7 +245,7 @@ class Norm(NetworkOperation):
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
         centred = x - x.mean(1, keepdims=True)
-        inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + a.dtype.type(a.epsilon))
+        inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + a.dtype.type(node.epsilon(a.epsilon)))
         unit = a.round(centred * inverse)
         return a.round(unit * values[0] + values[1]), (unit, inverse)
 
@@ -289,7 +292,7 @@ class Rms(Norm):
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
-        inverse = 1 / np.sqrt((x * x).mean(1, keepdims=True) + a.dtype.type(a.epsilon))
+        inverse = 1 / np.sqrt((x * x).mean(1, keepdims=True) + a.dtype.type(node.epsilon(a.epsilon)))
         unit = a.round(x * inverse)
         return a.round(unit * values[0]), (unit, inverse)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fabric.networks.graph.channels import ChannelOperation
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, of_size
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
@@ -23,7 +23,7 @@ __all__ = ["ChannelScale", "Multiple", "factor_of"]
 
 def factor_of(node: Node) -> float:
     """Return the constant of a multiple."""
-    return float(np.array(node.size("factor"), np.uint32).view(np.float32))
+    return of_size(node.size("factor"))
 
 
 class ChannelScale(ChannelOperation):

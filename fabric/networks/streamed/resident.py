@@ -508,6 +508,7 @@ class Resident:
             slope_task(code)
         if "shape" in self.ids:
             code.shapes.task()
+        code.epsilon_task()
         if code.strips is not None:
             code.strips.everywhere()
         code.ring_tasks()

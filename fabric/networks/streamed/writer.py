@@ -79,7 +79,7 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
             asked = writer.numbers[step.parameter.name] if step.direction == "ask" and step.parameter else None
             writer.script.phase(found, asked)
             title = found
-        writer.say_what_counts(step)
+        writer.begin(step)
         lowering.write[step.direction](writer, step)
     return writer.script.close()
 

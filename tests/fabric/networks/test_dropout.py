@@ -10,18 +10,20 @@ import pytest
 
 from fabric.networks.graph.dropout import KEYS, MOST_DRAWN, Draw, kept, level_of
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.streamed.oracle.dropout import dropped
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
-from tests.fabric.networks.test_graphs import Built, Ran, share
+from tests.fabric.networks.test_graphs import Built, Ran
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
 
 def node(ratio=0.25, number=0, together=1):
     """Return a dropout."""
-    return Node("drop.dropout", "dropout", ("input",), {"ratio": share(ratio), "number": number, "together": together})
+    return Node(
+        "drop.dropout", "dropout", ("input",), {"ratio": as_size(ratio), "number": number, "together": together}
+    )
 
 
 def network(features=12, ratio=0.5, **more):

@@ -13,7 +13,7 @@ from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size
 from fabric.networks.graph.operations import wanted_of
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
@@ -30,11 +30,6 @@ from memx.parameter import Parameter
 from tests.examples import examples, mixed
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
-
-
-def share(ratio):
-    """Return the bits of a share in f32, as nodes have it."""
-    return int(np.float32(ratio).view(np.uint32))
 
 
 class Built:
@@ -80,7 +75,7 @@ class Built:
             self.at = self.node(f"{group}.tokenmean", "tokenmean", x, sequence=self.sequence)
             return
         if kind == "drop":
-            sizes = {"ratio": share(0.1 + 0.2 * (n % 4)), "number": number, "together": n if number == 2 else 1}
+            sizes = {"ratio": as_size(0.1 + 0.2 * (n % 4)), "number": number, "together": n if number == 2 else 1}
             self.at = self.node(f"{group}.dropout", "dropout", x, **sizes)
             return
         if kind == "twice":
@@ -196,8 +191,18 @@ def graphs(
         built.block(kind, number, heads, causal)
     dtype, some, loss = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1)), draw(st.sampled_from(LOSSES))
     classes = draw(st.integers(2 if loss == "cross_entropy" else 1, 5))
-    network, epsilon = built.network(classes, dtype, some, loss), draw(st.sampled_from([1e-5, 1e-12, 0.25]))
-    return replace(network, epsilon=epsilon), sequence
+    return with_epsilons(draw, built.network(classes, dtype, some, loss)), sequence
+
+
+def with_epsilons(draw, network):
+    """Return a network whose normalisations add numbers below their roots, some of them their own."""
+    numbers = st.sampled_from([1e-5, 1e-12, 0.25])
+    own = [OPERATIONS[node.op].normalises and draw(st.booleans()) for node in network.nodes]
+    nodes = [
+        replace(node, sizes=(*node.sizes, ("epsilon", as_size(draw(numbers))))) if there else node
+        for node, there in zip(network.nodes, own, strict=True)
+    ]
+    return replace(network, nodes=tuple(nodes), epsilon=draw(numbers))
 
 
 def lying(sequence, rows, sequences, height):

@@ -26,7 +26,7 @@ from fabric.networks.streamed.resident import Resident
 from fabric.program.program import Program
 from memx.pattern import Pattern
 from tests.examples import SOAK, examples
-from tests.fabric.networks.test_graphs import NUMBERS, Ran, approximate, differentiate, on_both
+from tests.fabric.networks.test_graphs import NUMBERS, Ran, approximate, differentiate, on_both, with_epsilons
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.params import machine
 
@@ -209,8 +209,7 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
             built.node("relu")
     dtype, end = draw(st.sampled_from(["f16", "cb16"])), draw(st.sampled_from(ends))
     more = {"some": draw(st.integers(0, 1))} if end == "pixels" else {}
-    network = built.network(draw(st.integers(2, 4)), dtype, **more, **({end: True} if end else {}))
-    return replace(network, epsilon=draw(st.sampled_from([1e-5, 1e-12, 0.25])))
+    return with_epsilons(draw, built.network(draw(st.integers(2, 4)), dtype, **more, **({end: True} if end else {})))
 
 
 def fitting(network, width):

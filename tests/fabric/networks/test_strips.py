@@ -16,7 +16,7 @@ from fabric.networks.graph.strips import strips_of
 from fabric.networks.streamed.operations.blocks import NORTH, SOUTH
 from fabric.networks.streamed.resident import Resident
 from tests.examples import examples
-from tests.fabric.networks.test_graphs import NUMBERS, Ran, approximate, on_both
+from tests.fabric.networks.test_graphs import NUMBERS, Ran, approximate, on_both, with_epsilons
 from tests.fabric.networks.test_images import Images, exact, fitting
 from wse_core.encoding import DIRS
 from wse_core.errors import ConfigError, UnsupportedError
@@ -52,7 +52,7 @@ def striped(draw, ends=("", "convolved", "pixels"), ops=OPS):
     dtype, end = draw(st.sampled_from(["f16", "cb16"])), draw(st.sampled_from(ends))
     more = {"some": draw(st.integers(0, 1))} if end == "pixels" else {}
     network = built.network(draw(st.integers(2, 3)), dtype, **more, **({end: True} if end else {}))
-    network = replace(network, image_rows=rows, epsilon=draw(st.sampled_from([1e-5, 0.25])))
+    network = replace(with_epsilons(draw, network), image_rows=rows)
     try:
         strips_of(network)
     except (ConfigError, UnsupportedError):

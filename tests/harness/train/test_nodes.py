@@ -337,6 +337,39 @@ def test_networks_of_nodes_go_out_as_onnx_files():
         Trainer(parse_train(TEXT, "a.toml"), "numpy").save_onnx("n.onnx")
 
 
+def test_each_normalisation_has_its_own_epsilon():
+    """Wafers and their oracle agree; the file's own evaluator gives the logits of the plain network, and its numbers
+    come back.
+    """
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    images()
+    epsilons = {"unit": 1e-5, "other": 0.25, "third": 0.5, "norm": 1e-3}
+    more = '{name = "other", op = "groupnorm", groups = 1, epsilon = 0.25}'
+    more += ', {name = "third", op = "batchnorm", epsilon = 0.5}'
+    text = (
+        IMAGES.replace('{name = "bent", op = "relu"}', more)
+        .replace("maxpool", "avgpool")
+        .replace(", density = 0.5", "")
+    )
+    last = '{name = "logits"'
+    flat = '{name = "flat", op = "linear", outputs = 4}, {name = "norm", op = "norm", epsilon = 1e-3}'
+    text = text.replace(last, f"{flat}, {last}")
+    trainer, oracle = (Trainer(parse_train(text, "a.toml"), name) for name in ("compiled", "numpy"))
+    assert [trainer.step().loss for _ in range(3)] == [oracle.step().loss for _ in range(3)]
+    trainer.save_onnx("m.onnx")
+    values = {parameter.name: parameter.dense for parameter in trainer.parameters}
+    x = np.load("images.npz")["x_test"]
+    (found,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    wanted = PlainGraph(trainer.config.graph, "f64").forward(values, x.reshape(len(x), -1))
+    assert np.allclose(found, wanted, atol=2e-5)
+    again = read_onnx("m.onnx")
+    assert {
+        one["name"]: one.get("epsilon", again.epsilon) for one in again.nodes if one["name"] in epsilons
+    } == epsilons
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_goes_out_and_comes_back(name):
     """The file's own reference evaluator gives the logits of the plain network, and the file is read as what it was."""

@@ -415,13 +415,6 @@ def half(f, x):
     return f.op("Split", x, outputs=2, axis=2, num_outputs=2)[0]
 
 
-def normed(f, x):
-    for number in (1e-3, 1e-5):
-        names = f.parameter(f"n{number}.weight", D), f.parameter(f"n{number}.bias", D)
-        x = f.op("LayerNormalization", x, *names, epsilon=number)
-    return x
-
-
 ENDS = {
     mean: "only means over all tokens of a sequence are taken here",
     mean_of_features: "only the mean of squares of all features is taken here",
@@ -438,7 +431,6 @@ ENDS = {
     neutral: "numbers that are parameters, or made of them",
     biased_scores: "adds parameters to scores",
     half: "not every feature of it is taken once",
-    normed: "epsilon is 0.001 in another normalisation, not 1e-05",
 }
 
 

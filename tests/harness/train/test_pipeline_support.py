@@ -105,7 +105,7 @@ WRONG = {
             "network.nodes": [
                 {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "kernel_width": 2, "stride": 2}
                 | {"padding": 1, "groups": 1},
-                {"name": "n", "op": "batchnorm", "momentum": 0.2},
+                {"name": "n", "op": "batchnorm", "momentum": 0.2, "epsilon": 0.01},
                 {"name": "s", "op": "scale", "each": True},
                 {"name": "r", "op": "resample", "method": "linear", "sides": [4, 4]},
                 {"name": "p", "op": "resample", "method": "pick", "rows": [0, 1, 2, 3], "columns": [0, 1, -1, 3]},
@@ -114,7 +114,7 @@ WRONG = {
             ],
         }
         for key in (
-            *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding"),
+            *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "epsilon", "output_padding"),
             *("method", "sides", "rows", "columns", "each"),
             *MORE,
         )

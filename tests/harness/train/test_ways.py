@@ -496,6 +496,7 @@ KEYS = {
     "network.nodes.output_padding": (larger(0), larger(1)),
     "network.nodes.output_padding_width": (larger(0), larger("0,output_padding_width=1")),
     "network.nodes.momentum": (batches(), batches(",momentum=0.5")),
+    "network.nodes.epsilon": (batches(), batches(",epsilon=0.5")),
     "data.sequence": (GPT, GPT.replace("sequence=2", "sequence=4")),
     "network.file": "network.file=m.onnx",
     "network.weights": "network.weights=first.npz",

@@ -545,7 +545,7 @@ def _by_neighbours(nn, torch):
 
 
 def _by_instance(nn):
-    norms = nn.InstanceNorm2d(4), nn.GroupNorm(2, 4, affine=False), nn.BatchNorm2d(4, affine=False)
+    norms = nn.InstanceNorm2d(4), nn.GroupNorm(2, 4, 1e-3, affine=False), nn.BatchNorm2d(4, 0.1, affine=False)
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), *norms, nn.ReLU(), nn.Flatten(), nn.Linear(256, 5))
 
 
@@ -554,7 +554,7 @@ def _without_factors(nn):
 
 
 def _without_shifts(nn):
-    norms = nn.LayerNorm(16, bias=False), nn.LayerNorm(16, bias=False)
+    norms = nn.LayerNorm(16, bias=False), nn.LayerNorm(16, 0.1, bias=False)
     return nn.Sequential(
         nn.Embedding(20, 16), norms[0], nn.Linear(16, 16, bias=False), nn.GELU(), norms[1], nn.Linear(16, 5)
     )

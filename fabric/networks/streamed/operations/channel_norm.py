@@ -136,7 +136,7 @@ class PlaneNormTasks:
             p.fadds(total, total, self.of_one)
         with code.command("plane_variance"):
             p.fmuls(total, total, factor)
-            p.fadds(total, total, code.network.epsilon)
+            code.add_epsilon(total)
             self.moved(self.of_sums)
             p.mov32(code.writes["wide"], self.of_one)
             p.mov32(total, 0)

@@ -43,10 +43,12 @@ if TYPE_CHECKING:
     from fabric.networks.streamed.operations.pooling import PoolTasks
     from fabric.networks.streamed.operations.resample import ResampleTasks
 
-__all__ = ["JOINS", "ProgramCode"]
+__all__ = ["EPSILON", "JOINS", "ProgramCode"]
 
 POINTERS = ("row", "aux", "delta", "label", "wide")
 """Tasks have these pointers on rows: name of the command that sets each."""
+EPSILON = {"epsilon": "data = number of what the next normalisations add below their roots"}
+"""This command is there where a network adds several numbers below its roots."""
 JOINS = {
     "join_max": "the last column: sums: maximum with what arrives round the ring, then to all columns along the rows",
     "join_add": "the last column: sums: plus what arrives round the ring, then the same",
@@ -241,6 +243,32 @@ class ProgramCode:
         with self.command("take"):
             self.gradient.lead("E")
             p.mov32(total, everywhere)
+
+    @cached_property
+    def epsilon(self) -> Var | None:
+        """What is added below roots lies here, if networks add several numbers."""
+        return self.p.scalar("epsilon", "f32") if "epsilon" in self.ids else None
+
+    def epsilon_task(self) -> None:
+        """Write the command that says what is added below the next roots."""
+        if self.epsilon is None:
+            return
+        p, every = self.p, self.p.array("epsilons", len(self.network.epsilons), "f32", init=self.network.epsilons)
+        with self.command("epsilon") as t:
+            place, number = p.reg16("place"), p.reg32("number")
+            p.sll16(place, t.data, 1)
+            p.ld32(number, every, index=place)
+            p.st32(number, self.epsilon)
+
+    def add_epsilon(self, rows: Var | Dsr) -> None:
+        """Emit numbers plus what is added below roots."""
+        if self.epsilon is None:
+            self.p.fadds(rows, rows, self.network.epsilons[0])
+            return
+        number = self.p.reg32("epsilon")
+        self.p.ld32(number, self.epsilon)
+        self.p.fadds(rows, rows, number)
+        self.p.free(number)
 
     def over_strips(self, *sums: Var | Dsd) -> None:
         """Emit sums of all strips of an image in the place of those of the PE's own, as a shape says."""

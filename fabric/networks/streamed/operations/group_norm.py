@@ -68,7 +68,7 @@ def tasks(c: ChannelTasks) -> None:
             p.fadds(sums, sums, one)
         code.over_strips(sums)
         p.fmuls(one, sums, factor)
-        p.fadds(one, one, code.network.epsilon)
+        code.add_epsilon(one)
         code.functions.rsqrt(c.deviation, one)
         p.mov32(code.writes["wide"], c.deviation)
         p.mov32(total, 0)

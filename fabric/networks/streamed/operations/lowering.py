@@ -47,13 +47,18 @@ class StepWriter(ABC):
     half: Arithmetic
     trains = True
     _once: int | None = None
+    _epsilon: int | None = None
 
-    def say_what_counts(self, step: NetworkStep) -> None:
-        """Say of which rows of PEs of an image the sums of a step count, where that is not as before."""
-        once = int(not on_strips(step.node))
-        if counts_once(self.plan.network) and once != self._once:
+    def begin(self, step: NetworkStep) -> None:
+        """Say what is not as before: of which rows of PEs of an image sums count, what is added below a root."""
+        network, once = self.plan.network, int(not on_strips(step.node))
+        if counts_once(network) and once != self._once:
             self.tell(once=once)
             self._once = once
+        number = network.epsilon_number(step.node) if step.direction == "forward" else None
+        if number not in (None, self._epsilon):
+            self.tell(epsilon=number)
+            self._epsilon = number
 
     def keeps(self, step: NetworkStep) -> bool:
         """Return whether the weights of a product are put down on the way forward and do not come again."""

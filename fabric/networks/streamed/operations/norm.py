@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.asm.operands import Reg
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
@@ -119,7 +120,9 @@ class NormTasks:
         self.code, p = code, code.p
         self.mean, self.deviation = p.array("mean", code.tokens, "f32"), p.array("deviation", code.tokens, "f32")
         self.dot = p.array("dot", code.tokens, "f32")
-        self.constant, self.gamma = p.reg32("constant"), code.gamma
+        convolves = any(OPERATIONS[node.op].matrix and node.op != "linear" for node in code.network.nodes)
+        self.constant = p.array("constant", 2, "u16") if convolves else p.reg32("constant")  # filters need registers
+        self.gamma = code.gamma
         heads = [node for node in code.network.nodes if node.op == "headrms"]
         self.heads = sorted({node.size("channels") // node.size("groups") for node in heads})
         if len(self.heads) > 1:
@@ -128,14 +131,31 @@ class NormTasks:
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""
-        code, p, constant = self.code, self.code.p, self.constant
-        for name, half in (("k_low", constant.low), ("k_high", constant.high), ("gamma", self.gamma)):
+        code, p = self.code, self.code.p
+        for half, name in enumerate(("k_low", "k_high")):
             with code.command(name) as t:
-                p.mov16(half, t.data)
-        self.forward(constant)
+                if isinstance(self.constant, Reg):
+                    p.mov16((self.constant.low, self.constant.high)[half], t.data)
+                else:
+                    p.st16(t.data, self.constant, offset=half)
+        with code.command("gamma") as t:
+            p.mov16(self.gamma, t.data)
+        self.forward()
         self.back()
 
-    def forward(self, constant: Reg) -> None:
+    def averaged(self, rows: Var, sums: Var | Dsd) -> None:
+        """Emit rows = sums times the constant."""
+        p = self.code.p
+        if isinstance(self.constant, Reg):
+            p.fmuls(rows, sums, self.constant)
+            return
+        constant = p.reg32("constant")
+        p.ld16(constant.low, self.constant)
+        p.ld16(constant.high, self.constant, offset=1)
+        p.fmuls(rows, sums, constant)
+        p.free(constant)
+
+    def forward(self) -> None:
         """Write the commands on the way forward, and those of means, which both ways have."""
         code, p = self.code, self.code.p
         total, sums, one = code.product.total, code.product.sums, code.one
@@ -145,15 +165,15 @@ class NormTasks:
                 p.fadds(sums, sums, one)
         for name, kept in (("mean", self.mean), ("dot", self.dot)):
             with code.command(name):
-                p.fmuls(kept, sums, constant)
+                self.averaged(kept, sums)
                 p.mov32(total, 0)
         with code.command("var_row"):
             self.centred()
             p.fmuls(one, one, one)
             p.fadds(sums, sums, one)
         with code.command("deviation"):
-            p.fmuls(one, sums, constant)
-            p.fadds(one, one, code.network.epsilon)
+            self.averaged(one, sums)
+            code.add_epsilon(one)
             code.functions.rsqrt(self.deviation, one)
             p.mov32(code.writes["wide"], self.deviation)
             p.mov32(total, 0)

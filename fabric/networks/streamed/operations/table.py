@@ -10,7 +10,7 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.channels import BATCH_NORM, CHANNEL_NORM, GROUP_NORM, MULTIPLE, SCALE, SHIFT
-from fabric.networks.streamed.operations.code import JOINS
+from fabric.networks.streamed.operations.code import EPSILON, JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.dropout import DROPOUT
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
@@ -79,4 +79,5 @@ def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
     for name, lowering in STREAMED.items():
         used += lowering.commands if name in there else ()
     shapes = SHAPE if shapes_of(network) else ()  # a loss per pixel has one too
-    return given_out([*used, *bordered(network), *shapes, *strip_commands(network), *more])
+    several = EPSILON if len(network.epsilons) > 1 else ()
+    return given_out([*used, *bordered(network), *shapes, *several, *strip_commands(network), *more])

@@ -42,6 +42,8 @@ class MeshArithmetic(MixedArithmetic):
     ----------
     strips : int
         So many strips of an image lie in rows of PEs of their own, in the operation that is done; 1: it lies whole.
+    epsilon : float
+        The operation that is done adds this below its root.
     """
 
     def __init__(

@@ -55,14 +55,15 @@ class StreamedOracle(StreamedArithmetic):
     ) -> None:
         super().__init__(machine, network.dtype, width, height, samples, network.image_rows, column_groups)
         self._striped = {node.name for node in strips_of(network).network.nodes if on_strips(node)}
-        self.network, self._placed, self.epsilon = network, placed(network, width), network.epsilon
+        self.network, self._placed = network, placed(network, width)
         self.head_columns = network.head_columns
         self.results: dict[str, NDArray[np.uint16]] = {}
         self.gradients: dict[str, NDArray[np.uint32]] = {}
 
     def _begin(self, node: Node) -> None:
-        """Say which strips of images the operation of a node works on."""
+        """Say which strips of images the operation of a node works on, and what it adds below a root."""
         self.strips = self.image_rows if node.name in self._striped else 1
+        self.epsilon = node.epsilon(self.network.epsilon)
 
     def columns(self, tensor: NetworkTensor) -> list[NDArray[np.int64]]:
         """Return the features of each column, of a tensor of the network."""
