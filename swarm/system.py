@@ -33,6 +33,7 @@ import numpy as np
 
 from fabric.host.engines import Backend, around, chosen
 from fabric.networks.graph.dropout import Draw
+from fabric.networks.graph.lookup import no_number
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import resident_of
 from fabric.networks.streamed.script import RoundTrip, Script
@@ -434,7 +435,7 @@ class System:
         coordinator = self.coordinator
         running = [kept.running.copy() for _, kept in coordinator.over_batches]
         other = System(network, coordinator.matrices, coordinator.norms, machine, *place, column_groups=column_groups)
-        nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.logits.rows)]
+        nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.label_rows)]
         shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
         try:
             while len(taken) < STEADY:
@@ -476,7 +477,7 @@ class System:
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
         labels : ndarray of uint16, shape (classes, samples)
-            Bit patterns: one at the wanted class, else zero; or targets.
+            Bit patterns: one at the wanted class, else zero; or targets; or numbers of classes.
 
         Returns
         -------
@@ -489,6 +490,7 @@ class System:
         if given > self.batch:
             raise ConfigError(f"{given} samples in a batch of {self.batch}", where="test")
         none = int(Arithmetic.of(self.machine, self.network.dtype).encode(self.network.loss.none))
+        none = no_number(self.network) if self.network.numbered else none
         padded = [  # no class: never right, and no targets
             np.pad(part, ((0, 0), (0, self.batch - given)), constant_values=value)
             for part, value in ((inputs, 0), (labels, none))

@@ -187,7 +187,7 @@ def _main(args: argparse.Namespace) -> int:
     if args.project is not None:
         config.check_memory()
         return train_project.run(args, config, _directory(args, config, source))
-    dataset = need("harness.train.data", PURPOSE).load(config)
+    dataset = config.dataset
     total = config.iterations(len(dataset.x_train))
     stop = total if args.iterations is None else args.iterations
     if not 1 <= stop <= total:

@@ -29,11 +29,12 @@ import numpy as np
 
 from fabric.networks.graph.dropout import MOST_DRAWN
 from fabric.networks.graph.plain import EPSILON
+from fabric.networks.graph.tensors import INPUT
 from harness.config import toml
 from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
-from harness.train.lookup import Tie, first_product
+from harness.train.lookup import Tie, first_product, numbered
 from harness.train.loss_scale import MOST
 from harness.train.nodes import PLACED, PRESETS, SIDES, SIZES, preset_nodes
 from harness.train.patches import tokens_of
@@ -47,6 +48,7 @@ from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
     from fabric.networks.graph.network import Layer, Network
+    from harness.train.data import Dataset
     from harness.train.onnx_reader import OnnxNetwork
     from wse_core.numerics import Stored
     from wse_core.params import Machine
@@ -333,11 +335,35 @@ class TrainConfig(TrainFile):
             )
         return self.graph
 
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The samples are read once (`harness.train.data.load`)."""
+        from harness.train.data import load
+
+        return load(self)
+
+    @cached_property
+    def streamed(self) -> Network:
+        """Wafers hold this network where weights are streamed: one that takes numbers of tokens if samples are such.
+
+        Samples are read for it, unless nothing can look them up; those that are not there say nothing.
+        """
+        from harness.train.data import SOURCES
+
+        network = self.build_network()
+        takes = {node.op for node in network.nodes if INPUT in node.inputs}
+        if takes != {"linear"} or self.data.source in SOURCES:
+            return network
+        try:
+            return numbered(self, network, self.dataset.x_train)
+        except ConfigError:
+            return network
+
     def check_memory(self) -> None:
         """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""
         from fabric.networks.streamed.resident import resident_of
 
-        network, mesh = self.build_network(), self.mesh
+        network, mesh = self.streamed, self.mesh
         try:
             samples, groups = self.at_once // self.wafers, mesh.column_groups
             resident_of(network, self.build_machine(), mesh.columns, mesh.height, samples, self.form, groups)

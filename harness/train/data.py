@@ -346,6 +346,8 @@ class DataService:
     ----------
     per_epoch : int
         Batches of an epoch.
+    numbers : bool
+        Samples that are numbers of tokens are handed out as such (`harness.train.text.TokenRows.numbers`).
     """
 
     def __init__(self, dataset: Dataset, batch: int, wafers: int = 1, seed: int = 0, sequence: int = 1) -> None:
@@ -355,12 +357,14 @@ class DataService:
             raise ConfigError(f"a batch of {batch} from {len(dataset.x_train)} samples", where="data.batch")
         self.dataset, self.size, self.wafers, self._seed, self._sequence = dataset, batch, wafers, seed, sequence
         self.per_epoch = len(dataset.x_train) // batch
+        self.numbers = False
         self._start()
 
     @classmethod
     def of(cls, config: TrainConfig, dataset: Dataset | None = None) -> Self:
         """Return the service that a `TrainConfig` asks for, with the data that it names or with others."""
-        return cls(dataset or load(config), config.data.batch, config.wafers, config.data.seed, config.data.sequence)
+        data = config.data
+        return cls(dataset or config.dataset, data.batch, config.wafers, data.seed, data.sequence)
 
     def _start(self) -> None:
         self._rng, self._epoch = np.random.default_rng(self._seed), -1
@@ -397,10 +401,13 @@ class DataService:
         Returns
         -------
         list of list of (ndarray of float32, ndarray of int64)
-            Per part and wafer: samples of shape (batch / count / wafers, features), and their classes, or pixels'.
+            Per part and wafer: samples of shape (batch / count / wafers, features), or numbers of theirs as `numbers`
+            says, ndarray of uint16 of shape (batch / count / wafers, tables); and their classes, or pixels'.
         """
+        rows = self.dataset.x_train
+        taken = rows.numbers if self.numbers and isinstance(rows, TokenRows) else rows.__getitem__
         return [
-            [(self.dataset.x_train[own], self.dataset.y_train[own]) for own in np.split(part, self.wafers)]
+            [(taken(own), self.dataset.y_train[own]) for own in np.split(part, self.wafers)]
             for part in np.split(self.indices(iteration), count)
         ]
 

@@ -1,5 +1,8 @@
 """The table that the first product looks tokens up in: its padding is not trained, and another product may share it.
 
+Where weights are streamed, samples that are numbers of tokens go to the wafers as such (`by_number`): a number of the
+token and one of each of its places, two bytes each, and one of its class.
+
 A product that shares it multiplies with it, turned.  The memory service has both, equal in every bit: both gradients
 are added in f32, that of the last product first, and both weights are updated with the sum, so that they stay equal
 with any optimizer, which works number by number.  Norms count the sum once.
@@ -14,14 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabric.networks.graph.lookup import Lookup, by_number, no_number, tables_of
 from fabric.networks.graph.tensors import INPUT
+from harness.train.text import TokenRows
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
 if TYPE_CHECKING:
+    from fabric.networks.graph.network import Network
     from harness.train.config import TrainConfig
+    from harness.train.sources import Samples
     from memx.parameter import Parameter
 
-__all__ = ["Tie", "first_product", "without_padding"]
+__all__ = ["Tie", "first_product", "numbered", "numbers_in", "without_padding"]
 
 
 def first_product(config: TrainConfig) -> int | None:
@@ -43,6 +51,35 @@ def without_padding(
         whole[:, config.network.padding] = 0
         found[number] = whole.reshape(-1)
     return found
+
+
+def numbered(config: TrainConfig, network: Network, samples: Samples) -> Network:
+    """Return the network that takes numbers of tokens where samples are such, or the same one.
+
+    Smoothed labels are no numbers of classes.
+    """
+    if not isinstance(samples, TokenRows) or not samples.vocabulary:
+        return network
+    half = Arithmetic.of(config.build_machine(), network.dtype)
+    marks = [0 if mark == 1 else int(half.encode(mark)) for mark in samples.marks]
+    return by_number(network, samples.rows, marks, not config.train.label_smoothing) or network
+
+
+def numbers_in(network: Network, rows: np.ndarray) -> np.ndarray:
+    """Return the numbers of samples that are ones among zeros, or zeros: ndarray of uint16, shape (samples, tables).
+
+    Raises
+    ------
+    ConfigError
+        A sample has more than one number of a table.
+    """
+    node, found = next(node for node in network.nodes if node.op == Lookup.name), []
+    for first, end, _ in tables_of(node):
+        there = rows[:, first:end] != 0
+        if (there.sum(1) > 1).any():
+            raise ConfigError("samples are no numbers of tokens", where="data", hint="a one among zeros for each table")
+        found.append(np.where(there.any(1), first + there.argmax(1), no_number(network)))
+    return np.stack(found, axis=1).astype(np.uint16)
 
 
 class Tie(NamedTuple):

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from harness.train import checkpoint, clock_state, sparsity, weights
 from harness.train.config import TrainConfig
-from harness.train.data import DataService, Dataset, load
+from harness.train.data import DataService, Dataset
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
@@ -222,7 +222,7 @@ class Loop(ABC):
         self.config, self.machine = config, config.build_machine()
         self.data: DataService | BatchFeed
         if data is None or isinstance(data, Dataset):
-            self.data = DataService.of(config, data or load(config))
+            self.data = DataService.of(config, data)
         else:
             if config.data.labels in ("first", "last"):
                 hint = 'labels = "token", and a row per token'

@@ -114,7 +114,7 @@ def project(
         ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle; ``groupings``: see
         there.
     """
-    network, masks = config.build_network(), sparsity.initial_masks(config)
+    network, masks = config.streamed, sparsity.initial_masks(config)
     mesh = mesh_of(config)
     share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
 
@@ -190,7 +190,7 @@ def groupings(config: TrainConfig, tell: Callable[[int, int, str], None] | None 
     list of dict
         ``column_groups`` and ``cycles``, fewest groups first.
     """
-    network, masks, found = config.build_network(), sparsity.initial_masks(config), []
+    network, masks, found = config.streamed, sparsity.initial_masks(config), []
     layers, width = layers_of(network, masks), config.mesh.width
     counts = [count for count in range(1, width + 1) if width % count == 0]
     for done, count in enumerate(counts):
@@ -217,7 +217,7 @@ def what_masks_save(config: TrainConfig) -> tuple[float, float]:
     ----------
     config : TrainConfig
     """
-    network, masks = config.build_network(), sparsity.initial_masks(config)
+    network, masks = config.streamed, sparsity.initial_masks(config)
     mesh = mesh_of(config)
     found = []
     for chosen, form in ((masks, config.form), ([np.ones_like(mask) for mask in masks], None)):

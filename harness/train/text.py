@@ -64,6 +64,25 @@ class TokenRows(RowsOnDemand):
         self.tables = tuple(zip(places[::3], places[1::3], places[2::3], scales, strict=True))
         self.shape = len(tokens), self.own + sum(places[::3])
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Each table has so many features: the tokens', then those of places."""
+        return self.own, *(count for count, *_ in self.tables)
+
+    @property
+    def marks(self) -> tuple[float, ...]:
+        """This stands for a one in each table."""
+        return self.hot, *(hot for *_, hot in self.tables)
+
+    def numbers(self, which: slice | np.ndarray) -> np.ndarray:
+        """Return the features that are no zeros, in each table one: ndarray of uint16, shape (samples, tables)."""
+        tokens, end = np.arange(len(self))[which], self.own
+        found = [self.array[tokens, 0].astype(np.int64)]
+        for count, first, step, _ in self.tables:
+            found.append(end + first + step * (tokens % self.sequence))
+            end += count
+        return np.stack(found, axis=1).astype(np.uint16)
+
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
         tokens = np.arange(len(self))[which]
         found = np.zeros((len(tokens), self.shape[1]), np.float32)

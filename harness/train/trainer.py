@@ -22,12 +22,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.networks.graph.dropout import Draw
+from fabric.networks.graph.lookup import looks_up, no_number
 from harness.config.machine import numbers_of
 from harness.train import clock_state
 from harness.train.config import TrainConfig
-from harness.train.data import Dataset
+from harness.train.data import DataService, Dataset
+from harness.train.lookup import numbered, numbers_in
 from harness.train.masters import BatchResult, MasterLoop
 from harness.train.sources import Samples
+from harness.train.text import TokenRows
 from memx.store import FileStore, MemoryStore
 from memx.tiers import Tiers
 from swarm.ports import WaferPort
@@ -64,6 +67,9 @@ class Trainer(MasterLoop):
     ) -> None:
         self.backend, self.network = backend, config.build_network()
         super().__init__(config, data)
+        if isinstance(self.data, DataService):
+            self.network = numbered(config, self.network, self.dataset.x_train)
+            self.data.numbers = looks_up(self.network)
         self.arithmetic = Arithmetic.of(self.machine, self.network.dtype)
         self.system: System | None = None
 
@@ -121,7 +127,7 @@ class Trainer(MasterLoop):
         batches = self.data.parts(self.iteration, self.config.train.accumulate)
         for number, samples in enumerate(batches, 1):
             smoothing = self.config.train.label_smoothing
-            shards = [(self.encode(x.T), self.encode(self._wanted(y, smoothing).T)) for x, y in samples]
+            shards = [(self._given(x), self._wanted(y, smoothing)) for x, y in samples]
             draw = Draw(self.config.seed, self.iteration, (number - 1) * self.config.at_once)
             parts.append(system.train(shards, scale, number == len(batches), whole, draw))
             labels = np.concatenate([y for _, y in samples])
@@ -147,18 +153,26 @@ class Trainer(MasterLoop):
             },
         )
 
+    def _given(self, samples: np.ndarray) -> np.ndarray:
+        """Return samples as wafers take them: bit patterns of shape (features, samples), or numbers."""
+        if not looks_up(self.network):
+            return self.encode(samples.T)
+        return (samples if samples.dtype == np.uint16 else numbers_in(self.network, samples)).T
+
     def _wanted(self, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
-        """Return what is wanted of samples, a row each, `NetworkLoss.none` where nothing is."""
-        return self.network.loss.wanted(labels, self.network.classes, smoothing)
+        """Return what is wanted of samples as wafers take it: a row per feature, or of numbers of classes."""
+        if self.network.numbered:
+            return np.where(labels < 0, no_number(self.network), labels).astype(np.uint16)[None]
+        return self.encode(self.network.loss.wanted(labels, self.network.classes, smoothing).T)
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""
         system, right, loss = self.compile(), 0, 0.0
         for start in range(0, len(inputs), self.config.at_once):
             part = slice(start, start + self.config.at_once)
-            wanted = self._wanted(labels[part])
-            found, cycles = system.test(self.encode(inputs[part].T), self.encode(wanted.T))
-            logits = self.arithmetic.decode(system.logits()).T[: len(wanted)]
+            given = self._given(inputs.numbers(part) if isinstance(inputs, TokenRows) else inputs[part])
+            found, cycles = system.test(given, self._wanted(labels[part]))
+            logits = self.arithmetic.decode(system.logits()).T[: given.shape[1]]
             right, loss = right + int(found), loss + self._judged(logits, labels[part])[1]
             self.test_cycles += cycles
         return right, loss

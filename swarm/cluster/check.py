@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.graph.lookup import looks_up
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.operations import wanted_of
 from memx.parameter import Parameter
@@ -116,7 +117,11 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
         for _ in range(systems):
             inputs = rng.standard_normal((network.inputs, samples)).astype(np.float16)
             shape = samples, *[network.label_pixels] * bool(network.label_image)
-            if network.loss.judges:
+            if looks_up(network):
+                inputs = np.zeros((network.inputs, samples), np.uint16).view(np.float16)
+            if network.numbered:
+                wanted = rng.integers(0, network.classes, (1, samples)).astype(np.uint16).view(np.float16)
+            elif network.loss.judges:
                 wanted = wanted_of(rng.integers(0, network.classes, shape), network.classes).T.astype(np.float16)
             else:
                 wanted = rng.standard_normal((network.classes, samples)).astype(np.float16)

@@ -18,6 +18,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.kernels.streamed.gradient import TURNED
+from fabric.networks.graph.lookup import Lookup, LookupTable
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -165,7 +167,8 @@ class GraphFollower(PhaseFollower):
         parts = resident.inner.head_columns if resident.part(0) is not None else 1
         self.beside = [ToldPrices(resident, column) for column in range(parts)] if parts > 1 else [ToldPrices(resident)]
         self.plan, self.half, self.tasks = resident.plan, resident.half, self.beside[-1]
-        last = max(step.reads[1].rows for step in self.plan.steps if step.direction == "ask")
+        rows = [step.reads[1].rows for step in self.plan.steps if step.direction == "ask" and step.op != Lookup.name]
+        last = max(rows, default=mesh.width)
         self.columns = Columns(mesh.machine, mesh.width, resident.tokens, min(mesh.width, last) - 1)
         self.words = self.numbers = self.number = 0
         self.planes = {number: one for one, number in shapes_of(resident.inner).items()}
@@ -297,6 +300,41 @@ class GraphFollower(PhaseFollower):
         self.rows(layout.features, follow)
         self.words += 2 * layout.features * width
         self.tell(kept=INTO + self.resident.arrays[self.plan.array(step.writes[0])])
+
+    # --- look-ups -----------------------------------------------------------------------------------------------------
+
+    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+        counts = self.plan.layout(step.writes[0]).counts
+        self._said(table, counts, lambda count: [("look", None)] * count)
+        self.words += (table.end - table.first) * int(counts.sum())
+
+    def copy_gradients(self, step: NetworkStep) -> None:
+        counts = self.plan.layout(step.reads[1]).counts
+        if self.turned(step):
+            each = [self.tasks.command("turn", data=int(one)).alone if one else 0.0 for one in counts]
+            self.columns.spend(np.array(each))
+            self.words += int(np.count_nonzero(counts))
+
+    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
+        counts, turned = self.plan.layout(step.reads[1]).counts, self.turned(step)
+        self._said(table, counts, lambda count: [("ask_word", count | TURNED * turned)], self.held_up)
+        self.words += (table.end - table.first) * int(np.count_nonzero(counts))
+        self.numbers += (table.end - table.first) * int(counts.sum())
+
+    def _said(
+        self,
+        table: LookupTable,
+        counts: NDArray[np.int64],
+        behind: Callable[[int], list[tuple[str, int | None]]],
+        waits: Callable[[int], int] = lambda count: 0,
+    ) -> None:
+        """Follow numbers that are said, and the commands behind each, given the features of a column."""
+        taken, rows = {0: 0.0}, table.end - table.first
+        for count in np.unique(counts[counts > 0]).tolist():
+            block = [("word", table.first), *behind(count)]
+            taken[count] = self.tasks.each([block], rows)[-1] + rows * waits(count)
+        self.columns.spend(np.array([taken[count] for count in counts.tolist()]))
+        self.words += rows * int(np.count_nonzero(counts))
 
     # --- where things are ---------------------------------------------------------------------------------------------
 

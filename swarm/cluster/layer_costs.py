@@ -30,6 +30,7 @@ from fabric.kernels.streamed.gradient import SKIP, TURNED
 from fabric.kernels.streamed.placement import chunks
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.dropout import KEYS
+from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -178,6 +179,15 @@ class PhaseFollower(StepWriter):
         self._refuse(step)
 
     def gather(self, step: NetworkStep) -> None:
+        self._refuse(step)
+
+    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+        self._refuse(step)
+
+    def copy_gradients(self, step: NetworkStep) -> None:
+        self._refuse(step)
+
+    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
         self._refuse(step)
 
     def filters(self, step: NetworkStep) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from fabric.networks.graph.lookup import looks_up
 from fabric.networks.graph.nodes import Node, as_size, of_size
 from fabric.networks.graph.operations import CrossEntropy, NetworkLoss, NetworkOperation
 from fabric.networks.graph.plain import EPSILON
@@ -177,7 +178,8 @@ class Network:
     @cached_property
     def tensors(self) -> dict[str, NetworkTensor]:
         """Nodes give these results, by name; the samples are among them."""
-        found = {INPUT: NetworkTensor(INPUT, self.inputs)}
+        kind = "number" if looks_up(self) else "activation"
+        found = {INPUT: NetworkTensor(INPUT, self.inputs, kind)}
         for node in self.nodes:
             sizes = tuple(found[name].rows for name in node.inputs)
             row = OPERATIONS[node.op]
@@ -342,6 +344,16 @@ class Network:
     def some(self) -> bool:
         """Tokens may be without a label, or targets."""
         return not self.loss.judges or bool(dict(self.nodes[-1].sizes).get("some", 0))
+
+    @property
+    def numbered(self) -> bool:
+        """Labels come as numbers of classes, not as ones among zeros."""
+        return bool(dict(self.nodes[-1].sizes).get("numbered", 0))
+
+    @property
+    def label_rows(self) -> int:
+        """What is wanted of a sample comes as so many numbers."""
+        return 1 if self.numbered else self.logits.rows
 
     @property
     def label_image(self) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ add             y = r(a + b)                                da = db = dy        
 mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
 concat          y = a, then b                               da, db = parts of dy                        -
 rotary          `fabric.networks.graph.rotary`                                                          -
+lookup          `fabric.networks.graph.lookup`                                                          numbers
 convolution     `fabric.networks.graph.convolution`                                                     x
 transposed      `fabric.networks.graph.transposed`                                                      x
 shift           `fabric.networks.graph.shift`                                                           -

@@ -13,7 +13,9 @@ array       what it holds, for level k: the samples (0) and the results of opera
 ``nk, vk``  unit rows of a normalisation, and one over the deviations (f32)
 ``lk``      logs of the sums of attention, a row per head (f32)
 ``dj``      gradients
-``labels``  wanted probabilities, ``expo`` exponentials (f32), ``labelled`` 1 or 0 where tokens may have no label (f32)
+``labels`` wanted probabilities, or numbers of classes, ``expo`` exponentials, or rows that are looked up (f32),
+``labelled`` 1 or 0 where tokens may have no label (f32)
+``ids``     numbers of samples that are looked up, a row for each table and for biases, ``hot`` marks of a number
 ``kept``    weights of the last product (`Network.keep_output`), row by row; ``gathered`` the gradients of its results
 ==========  ===============================================================================================
 """
@@ -25,13 +27,17 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from fabric.networks.graph.layouts import ColumnLayout, layouts_of
+from fabric.networks.graph.lookup import Lookup, has_bias
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 
-__all__ = ["MemoryPlan", "PlannedArray"]
+__all__ = ["HOT", "IDS", "MemoryPlan", "PlannedArray"]
+
+IDS, HOT = "ids", "hot"
+"""The arrays of look-ups have these names."""
 
 ORDER = "snvl"
 """Letters of what operations keep have the order in which the arrays of a level lie."""
@@ -97,8 +103,12 @@ class MemoryPlan:
         for number, place in enumerate(self._places("gradient")):
             self.arrays[f"d{number}"] = PlannedArray(max((most[level] for level, _ in place), default=1))
             self._gradients |= dict.fromkeys(place, f"d{number}")
-        self.arrays["labels"] = PlannedArray(most[-1])
-        self.arrays["expo"] = PlannedArray(most[-1] if network.loss.judges else 1, "f32")
+        self.arrays["labels"] = PlannedArray(1 if network.numbered else most[-1])
+        looked = {node.name: most[self._level[node.name]] for node in network.nodes if node.op == Lookup.name}
+        wide = most[-1] if network.loss.judges else 1
+        self.arrays["expo"] = PlannedArray(max([wide, *looked.values()]), "f32")
+        if looked:
+            self.arrays |= {IDS: PlannedArray(network.inputs + has_bias(network)), HOT: PlannedArray(1)}
         if network.some:
             self.arrays["labelled"] = PlannedArray(network.label_pixels, "f32")
         if network.keep_output:

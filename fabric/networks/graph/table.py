@@ -11,6 +11,7 @@ from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.dropout import Dropout
 from fabric.networks.graph.gather import GatherStrips
 from fabric.networks.graph.group_norm import GroupNorm, HeadRms
+from fabric.networks.graph.lookup import Lookup
 from fabric.networks.graph.operations import (
     Add,
     CentredNorm,
@@ -38,6 +39,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
     row.name: row
     for row in (
         Linear(),
+        Lookup(),
         Norm(),
         CentredNorm(),
         Rms(),

@@ -20,7 +20,8 @@ class NetworkTensor:
         That of the node that gives it, ``input`` for the samples; a parameter has a name of its own.
     rows : int
         Features of a token; of a parameter rows of its matrix.
-    kind : {"activation", "gradient", "parameter"}
+    kind : {"activation", "gradient", "parameter", "number"}
+        Numbers are the samples of a network that looks them up (`fabric.networks.graph.lookup`).
     columns : int
         Of a parameter's matrix, else 0.
     unit : int

@@ -27,7 +27,7 @@ from fabric.kernels.streamed import gradient, placement
 from wse_core.encoding import N_CONTROL_IDS
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "SHARED", "data_of", "given_out", "word"]
+__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "SHARED", "data_of", "given_out", "room", "word"]
 
 POINTERS = {
     "source": "pointer: features that weights and places of the mask refer to",
@@ -60,10 +60,11 @@ HOMES = (
 """These commands have an id of their own, in the order of the ids."""
 
 SHARED = (
+    *("no_words", "words_end", "table"),
     *("plane_mean", "plane_variance", "plane_dot", "group_back", "blank", "plane_sum", "plane_square"),
     *("plane_gradients", "plane_back_sum", "plane_back_dot", "plane_back", "resample", "own_strip"),
     *("channel_dot", "channel_total", "pool_inner", "pool_in", "pool_max_back", "pool_mean_back", "channel_gradients"),
-    *("log", "share", "floor", "peak", "recall", "deviation"),
+    *("log", "share", "floor", "peak", "recall", "deviation", "row16"),
 )
 """These commands may share an id, in this order: a few cycles for each, and those come first that come seldom."""
 
@@ -96,6 +97,12 @@ def given_out(used: Iterable[str]) -> dict[str, int]:
     left = (number for number in _FREE if number not in found.values())
     found |= {name: next(left) for name in names if name not in _HOME}
     return found | dict.fromkeys(together[1:], found[together[0]] if together else 0)
+
+
+def room(used: Iterable[str]) -> int:
+    """Return how many commands more there may be, all those that may share an id doing so."""
+    names = set(used)
+    return MOST - len(names) + max(0, len(names.intersection(SHARED)) - 1)
 
 
 def data_of(ids: Mapping[str, int], name: str) -> int:

@@ -34,15 +34,16 @@ from fabric.layout.rectangles import Rect
 from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.layouts import ColumnLayout
+from fabric.networks.graph.lookup import Lookup
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
-from fabric.networks.graph.plan import MemoryPlan, PlannedArray
+from fabric.networks.graph.plan import HOT, IDS, MemoryPlan, PlannedArray
 from fabric.networks.graph.rotary import base_of, turned_of
 from fabric.networks.graph.strips import on_strips, strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.across import join_groups, joining_rows
-from fabric.networks.streamed.commands import FORMS, MOST
+from fabric.networks.streamed.commands import FORMS, room
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import NORTH, PLACE, SOUTH, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
@@ -70,9 +71,9 @@ __all__ = ["Resident", "resident_of"]
 ProgramKey: TypeAlias = tuple[bool, bool, int, int | str, tuple[bool, bool, int, int] | None]
 """PEs have the same program in the first column, in the last, by parity, by `row_kind`, by `HeadPart.kind`."""
 
-BANKS = {"by_token": 1, "totals": 0, "kept": 1}
+BANKS = {"by_token": 1, "totals": 0, "kept": 1, HOT: 1}
 """Arrays that are read side by side, two numbers at a time, lie in these banks: one odd, one even, and they never
-meet.
+meet.  With marks of look-ups so do wide rows, which they are added to.
 """
 MARGIN = 256
 """Programs of other columns and rows may be larger than one of the middle by so many words, and more."""
@@ -158,7 +159,7 @@ class Resident:
         copied: dict[str, int] = {}
         sums: dict[str, int] = {}
         plan = MemoryPlan(network, width, STREAMED)
-        left = MOST - len(set(ids_of(network, KEPT if network.keep_output else ()).values()))
+        left = room(ids_of(network, KEPT if network.keep_output else ()))
         if self.form != "steps" and left >= len(TURN):
             copied = copies(plan, machine, self.tokens, turned)
         if left >= len(TURN) * bool(copied) + len(WINDOWS):
@@ -215,10 +216,11 @@ class Resident:
             self.plan.arrays["by_token"] = PlannedArray(max(*copied.values(), -(-shares // self.tokens)))
         if sizes:
             self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
-        self._views = [(name, 0) for name in self.plan.arrays]
-        self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
-        names = [name if not behind else f"{name}.rows" for name, behind in self._views]
-        self.arrays = {name: k for k, name in enumerate(names)}
+        views = {name: (name, 0) for name in self.plan.arrays}
+        views |= {f"{name}.rows": (name, self.tokens) for name, array in self.plan.arrays.items() if array.ones}
+        tables = range(self.plan.arrays[IDS].rows if IDS in self.plan.arrays else 0)
+        views |= {f"{IDS}.{number}": (IDS, number * self.tokens) for number in tables}
+        self._views, self.arrays = list(views.values()), {name: k for k, name in enumerate(views)}
         if self._largest()[1] <= 2 * self.machine["mem.words"]:
             return not sizes or self._fits()
         if not sizes:
@@ -227,6 +229,8 @@ class Resident:
 
     def asks_rows(self, name: str, density: float) -> bool:
         """Whether gradients of a matrix of such a density are asked for by whole rows, for fewer cycles."""
+        if density < 1 and name in self._looked_up:
+            return True
         if density == 1 or name not in self.turned:
             return False
         step = next((one for one in self._linear(name) if one.direction == "ask"), None)
@@ -238,11 +242,19 @@ class Resident:
 
     def sends_whole(self, name: str, density: float) -> bool:
         """Whether rows of a matrix of such a density go out whole, zeros in their gaps, for fewer cycles."""
+        if density < 1 and name in self._looked_up:
+            return True
         if density == 1 or self.form != "both":
             return density < 1 and self.form == "pairs"
         steps = [one for one in self._linear(name) if one.direction != "ask"]
         products = [(one.writes[0].rows, self.plan.layout(one.reads[0]).most) for one in steps]
         return zeros_pay(self.machine, self.network.dtype, self.tokens, products, density)
+
+    @cached_property
+    def _looked_up(self) -> set[str]:
+        """The tables that are looked up have these names: their rows go out whole, and are asked for so."""
+        nodes = [node for node in self.network.nodes if node.op == Lookup.name]
+        return {found.name for node in nodes if (found := self.network.parameter(node)) is not None}
 
     def _linear(self, name: str) -> Iterator[NetworkStep]:
         """Yield the steps of a matrix that is no filter."""
@@ -453,12 +465,13 @@ class Resident:
         table = p.param("table", "u16", count=len(self.arrays))
         held = {}
         for name, array in self.plan.arrays.items():
-            ones = np.full(tokens, self.one, np.uint16) if array.ones else None
+            begins = np.full(tokens, self.one, np.uint16) if array.ones else None
             count = array.rows * (1 if array.single else tokens)
-            held[name] = p.array(name, count, array.format, init=ones, bank=1 if array.ones else BANKS.get(name))
+            bank = 1 if array.ones else BANKS.get(name, 0 if name == "expo" and HOT in self.plan.arrays else None)
+            held[name] = p.array(name, count, array.format, init=begins, bank=bank)
         base = p.reg16("address of the source")
         longest = max((shape.rows for shape in shapes_of(self.inner)), default=0) * tokens
-        rows = held["a0"], held["a1"]
+        rows = held["a0"], held[self.plan.place(1)]
         keeps = self.inner.keep_output
         product = ProductTasks(p, column, self.width, *rows, tokens, base, self.form, longest, keeps)
         dense = self.form != "steps"
@@ -551,10 +564,14 @@ class Resident:
                 layout.place(self._fitting(x, row_kind(y, self.height)), x, y)
         below = self.plan.layouts[0]
         route_product(layout, self._mesh(below))
-        asked = next(step.reads[1] for step in reversed(self.plan.steps) if step.direction == "ask")
-        above = self.plan.layout(asked)
-        last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
-        route_gradient(layout, self._mesh(below), int(last))
+        rows = (
+            step.reads[1] for step in reversed(self.plan.steps) if step.direction == "ask" and step.op != Lookup.name
+        )
+        last, asked = self.width - 1, next(rows, None)  # sums over columns are the last to use the routes, if none is
+        if asked is not None:
+            above = self.plan.layout(asked)
+            last = int(above.owners(np.array([above.features - 1]))[0])  # the last row of gradients that a pass sends
+        route_gradient(layout, self._mesh(below), last)
         for key, image in self._made.items():
             addresses = self.addresses(image)
             for x in range(self.width):
@@ -614,14 +631,14 @@ class Resident:
         Parameters
         ----------
         name : str
-            As of `tiles`; or ``numbers``, of samples whole.
+            As of `tiles`; or of numbers of whole samples.
         values : ndarray of uint16, shape (features, samples)
         """
         rows, channels = self.strips.rows, self.strips.channels.get(INPUT)
         if name == "labels":
             striped = on_strips(self.inner.nodes[-1])
             channels = self.strips.channels[self.network.logits.name] if striped else None
-        elif name == NUMBERS:
+        elif name in (NUMBERS, IDS):
             channels = None
         parts = values.reshape(len(values) if channels is None else channels, 1, -1, self.stacked // rows, self.tokens)
         if channels is not None:

@@ -12,6 +12,8 @@ from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.host.result import RunResult
 from fabric.host.running import Progress
+from fabric.networks.graph.lookup import no_number, with_bias
+from fabric.networks.graph.plan import IDS
 from fabric.networks.streamed.operations.dropout import NUMBERS
 from fabric.networks.streamed.resident import Resident
 
@@ -64,30 +66,41 @@ class Wafer:
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
-            Bit patterns.
+            Bit patterns; or numbers, a row for each table, of a network that looks them up.
         labels : ndarray of uint16, shape (features of the logits, samples)
             Bit patterns of the wanted probabilities; all zero for a token, or pixel, without a label.  Or of targets;
-            not numbers for a token without.
+            not numbers for a token without.  Or, if the network takes them so, a row of numbers of classes.
         first : int, optional
             Number of the first sample among those of the whole batch.
         """
         r = self.resident
-        ones = r.tiles("a0", inputs)
-        ones[..., : r.tokens] = r.one
-        self._write("a0", ones)
+        if IDS in r.arrays:
+            self._write_everywhere(IDS, with_bias(r.network, inputs))
+        else:
+            ones = r.tiles("a0", inputs)
+            ones[..., : r.tokens] = r.one
+            self._write("a0", ones)
         if NUMBERS in r.arrays:
-            numbers = r.by_row(NUMBERS, np.arange(first, first + r.samples, dtype=np.uint16)[None])
-            self._write(NUMBERS, r.side_by_side(np.tile(numbers.reshape(r.stacked, 1, -1), (1, r.width, 1))))
+            self._write_everywhere(NUMBERS, np.arange(first, first + r.samples, dtype=np.uint16)[None])
         there = np.ones(labels.shape, bool)
         if r.network.some:
-            there = labels != 0
+            there = labels != no_number(r.network) * r.network.numbered
             if not r.network.loss.judges:
                 there = ~np.isnan(r.half.decode(labels))
                 there = np.broadcast_to(there.all(0), labels.shape)
             classes = r.by_row("labels", there).reshape(-1, r.inner.label_pixels, r.stacked, r.tokens)
             rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.stacked, 1, -1)
             self._write("labelled", r.side_by_side(np.tile(rows, (1, r.width, 1))).astype(np.float32))
-        self._write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
+        if r.network.numbered:
+            self._write_everywhere("labels", labels)
+        else:
+            self._write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
+
+    def _write_everywhere(self, name: str, numbers: NDArray[np.uint16]) -> None:
+        """Copy numbers of samples, shape (numbers of a sample, samples), to all PEs that have the samples."""
+        r = self.resident
+        rows = r.by_row(name, numbers).swapaxes(0, 1).reshape(r.stacked, 1, -1)
+        self._write(name, r.side_by_side(np.tile(rows, (1, r.width, 1))))
 
     def _write(self, name: str, tiles: NDArray[np.generic]) -> None:
         """Copy an array to all PEs that hold the network."""

@@ -30,6 +30,7 @@ from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.graph.batch_norm import NUMBERS
 from fabric.networks.graph.dropout import KEYS, drops_of
+from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
@@ -405,6 +406,45 @@ class _Words(StepWriter):
             )
         self.script.turn(2 * n_rows)
 
+    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+        words, layout = self.word("word", np.arange(table.first, table.end)), self.plan.layout(step.writes[0])
+        columns, number = self._parameter(step).pattern.shape[1], self._number(step)
+        for column in np.flatnonzero(layout.counts).tolist():
+            mine = layout.column(column)
+            payload = np.full((len(words), 1 + len(mine)), self.word("look"))
+            payload[:, 0] = words
+            slots = np.arange(payload.size).reshape(payload.shape)[:, 1:].ravel()
+            entries = np.add.outer(np.arange(table.first, table.end), mine * columns).ravel()
+            turns = np.repeat(np.arange(len(words)), payload.shape[1])
+            whole = payload.ravel(), np.ones(payload.size, bool)
+            self.script.words(column, *whole, slots, number, entries, rows=turns)
+        self.script.turn(len(words))
+
+    def copy_gradients(self, step: NetworkStep) -> None:
+        if self._turned(step):
+            counts = self.plan.layout(step.reads[1]).counts
+            for column in np.flatnonzero(counts).tolist():
+                self.script.words(column, self.word("turn", counts[column])[None], np.ones(1, bool))
+            self.script.turn()
+
+    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
+        words, layout = self.word("word", np.arange(table.first, table.end)), self.plan.layout(step.reads[1])
+        columns, number = self._parameter(step).pattern.shape[1], self._number(step)
+        for column in np.flatnonzero(layout.counts).tolist():
+            count = layout.counts[column]
+            data = count | TURNED * self._turned(step)
+            payload = np.stack([words, np.full(len(words), self.word("ask_word", data))], axis=1).ravel()
+            places = np.add.outer(np.arange(table.first, table.end), layout.column(column) * columns).ravel()
+            turns = np.arange(len(payload)) // 2
+            asks = np.repeat(np.arange(1, len(payload), 2), count)
+            told = payload, np.ones(len(payload), bool)
+            answers = {"places": places, "rows": turns, "asked": turns[asks], "asks": asks}
+            self.script.words(column, *told, parameter=number, **answers)
+        self.script.turn(len(words))
+
+    def _turned(self, step: NetworkStep) -> bool:
+        return step.parameter is not None and step.parameter.name in self.resident.turned
+
     def _number(self, step: NetworkStep) -> int:
         assert step.parameter is not None
         return self.numbers[step.parameter.name]
@@ -415,7 +455,7 @@ class _Words(StepWriter):
         owner, local = self._located(step, pattern, x)
         sender = self.plan.layout(delta).owners(np.arange(n_rows))
         whole = self.resident.form != "steps" and pattern.density == 1  # one command asks for a row
-        turned = whole and step.parameter is not None and step.parameter.name in self.resident.turned
+        turned = whole and self._turned(step)
         constant = bool(step.node.size("bias"))
         if turned:
             self._turn(x, constant)

@@ -55,7 +55,8 @@ def missing(name, row):
         if lowering is None:
             found.append(f"{name}: weight streaming has no steps and no tasks")
         else:
-            ways = ("forward", "test") if loss else ("forward", "back")
+            back = "ask" if name == "lookup" else "back"  # nobody needs the gradient of numbers
+            ways = ("forward", "test") if loss else ("forward", back)
             found += [f"{name}: no steps {way}" for way in ways if way not in lowering.write]
             found += [f"{name}: no command per row {way}" for way in ways if row.rowwise and way not in lowering.after]
             if lowering.tasks_of is None and name != "linear":

@@ -191,8 +191,8 @@ def test_the_row_of_a_token_that_fills_sequences_is_not_trained(folder):
     assert not np.array_equal(after[3], before[3])
     rows = TokenRows(np.array([2, 1, 2, 0]), 3, 2, (2, 0, 1))
     assert rows[:].tolist() == [[0, 0, 1, 1, 0], [0, 1, 0, 0, 1], [0, 0, 1, 1, 0], [1, 0, 0, 0, 1]]
-    graph, (x, y) = PlainGraph(run.config.graph, "f64"), run.data.batch(0)[0]
-    plain = PlainTrainer(run.config)
+    graph, plain = PlainGraph(run.config.graph, "f64"), PlainTrainer(run.config)
+    x, y = plain.data.batch(0)[0]
     _, gradients = graph.gradients(plain._active(), x, y)
     held = without_padding(run.config, plain.matrices, [gradients[one.name].ravel() for one in plain.parameters])
     kept = dict(zip((one.name for one in plain.parameters), held, strict=True))["wte.weight"].reshape(D, -1)

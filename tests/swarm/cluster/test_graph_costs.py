@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.lookup import by_number
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.strips import strips_of
@@ -93,6 +94,16 @@ class Aimed(TransformerBlocks):
         whole = super().network
         mean = Node("mean.tokenmean", "tokenmean", whole.nodes[-1].inputs, {"sequence": self.sequence})
         return replace(whole, nodes=(*whole.nodes[:-1], mean, Node("loss", "mse", (mean.name,))))
+
+
+@dataclass(frozen=True)
+class LookedUp(TransformerBlocks):
+    """Transformer blocks whose tokens are numbers, one of the token and one of its place."""
+
+    @property
+    def network(self):
+        """The graph begins with a look-up, and labels are numbers."""
+        return by_number(super().network, (self.vocabulary - self.sequence, self.sequence), (0, 0x4200))
 
 
 @dataclass(frozen=True)
@@ -191,8 +202,30 @@ def test_commands_that_share_an_id_are_followed():
         assert abs(compare(of, masks_of(of), Cluster(1, Mesh(machine(), 2, 2)), 4).error) < MEAN
 
 
+LOOKED_UP = [
+    (GraphCase(LookedUp(14, 8, 2, 2, 8, 4), 2, 1, 4), {}),
+    (GraphCase(LookedUp(40, 16, 4, 4, 16, 8, rotary=True), 5, 2, 8, systems=2), {}),
+    (GraphCase(LookedUp(30, 12, 2, 2, 16, 4, norm="rms"), 4, 2, 4), {"column_groups": 2}),
+]
+"""Look-ups with dots and with rows times scalars, on columns without features, on groups of columns."""
+
+
+@pytest.mark.parametrize(("case", "groups"), LOOKED_UP)
+def test_look_ups_are_followed(case, groups):
+    network, mesh = case.of.network, Mesh(machine(), case.width, case.height, **groups)
+    masks = masks_of(network)
+    assert abs(compare(network, masks, Cluster(case.systems, mesh), case.tokens).error) < MEAN
+    shape = GraphShape.of(network, masks)
+    found = phases(shape, case.tokens * case.height * mesh.column_groups, mesh)
+    form = graph_costs.form_of(shape, case.tokens * case.height, mesh)
+    sent = sum(one.cost.words for one in found), sum(one.cost.numbers for one in found)
+    assert sent == written(network, case, masks, form)
+
+
 def small(op):
     """Return a case of a small network that has an operation."""
+    if op == "lookup":
+        return LOOKED_UP[0][0]
     if op in ("mse", "tokenmean"):
         return GraphCase(Aimed(6, 8, 2, 2, 8, 4), 2, 1, 4)
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "channelnorm", "batchnorm"):

@@ -21,6 +21,7 @@ from functools import lru_cache
 from fabric.asm.operands import Reg
 from fabric.kernels.streamed.gradient import SKIP, TASKS, TURNED, GradientTasks
 from fabric.kernels.streamed.placement import Placement
+from fabric.networks.graph.lookup import Lookup
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.windows import window_of
@@ -55,12 +56,15 @@ def copies(plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[s
     """
     found = {}
     for step in plan.steps:
-        if step.direction == "ask" and step.op == "linear" and step.parameter is not None:
+        if step.direction == "ask" and step.op in ("linear", Lookup.name) and step.parameter is not None:
             name, bias = step.parameter.name, bool(step.node.size("bias"))
-            delta, features = step.reads[1], plan.layout(step.reads[0]).most
+            x, delta = step.reads
+            rows, owned = delta.rows, plan.layout(delta).most
+            if step.op == Lookup.name:  # marks are rows, and what they are multiplied by are the gradients
+                x, rows, owned, bias = delta, step.parameter.columns, 0, False
+            features = plan.layout(x).most
             if wanted is None:
-                owned = plan.layout(delta).most
-                taken = pays(machine, plan.network.dtype, tokens, delta.rows, owned, features, bias)
+                taken = pays(machine, plan.network.dtype, tokens, rows, owned, features, bias)
             else:
                 taken = name in wanted
             if taken:

@@ -10,10 +10,12 @@ Order of additions (bit exact)
 
 from __future__ import annotations
 
-from fabric.asm.operands import Dsd, Var
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.operations import APART
+from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lookup import hot_row
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import shape_number
 
@@ -43,13 +45,13 @@ def forward(w: StepWriter, step: NetworkStep) -> None:
     """Write the losses and the gradients of the logits."""
     logits, delta, pixels = step.reads[0], step.writes[0], w.plan.network.label_pixels
     _peak(w, step, wide=True)
-    w.each(logits, "exp_row", unit=pixels)
+    _labelled(w, logits, "exp_row")
     w.join("join_add")
     w.tell("share")
     w.tell("log", columns=[0])
     w.scale()
     w.tell(label="labels", wide="expo", delta=w.plan.array(delta))
-    w.each(logits, "delta_row", unit=pixels)
+    _labelled(w, logits, "delta_row")
     w.answer()
     if pixels > 1:
         w.tell(shape=0)
@@ -58,10 +60,18 @@ def forward(w: StepWriter, step: NetworkStep) -> None:
 def test(w: StepWriter, step: NetworkStep) -> None:
     """Write what counts the labels that have the largest logit."""
     _peak(w, step)
-    w.each(step.reads[0], "right_row", unit=w.plan.network.label_pixels)
+    _labelled(w, step.reads[0], "right_row")
     w.answer()
     if w.plan.network.label_pixels > 1:
         w.tell(shape=0)
+
+
+def _labelled(w: StepWriter, logits: NetworkTensor, name: str) -> None:
+    """Write a command per row, or plane, of logits, with the number of its class if labels are numbers."""
+    if w.plan.network.numbered:
+        w.numbered(logits, name)
+    else:
+        w.each(logits, name, unit=w.plan.network.label_pixels)
 
 
 def _peak(w: StepWriter, step: NetworkStep, wide: bool = False) -> None:
@@ -143,23 +153,23 @@ class LossTasks:
             code.send_sum(self.hits)
             p.mov32(self.hits, 0)
             p.mov32(total, 0)
-        with code.command("right_row"):  # 1 where a logit is the largest, 0 where it is below
+        with code.command("right_row") as t:  # 1 where a logit is the largest, 0 where it is below
             p.fh2s(one, code.reads["row"])
             p.fsubs(one, one, self.peak)
             p.fmuls(one, one, APART)
             p.fmaxs(one, one, -1.0)
             p.fadds(one, one, 1.0)
-            p.fh2s(self.two, code.reads["label"])
+            self.wanted(t.data)
             p.fmuls(one, one, self.two)
             p.fadds(self.hits, self.hits, one)
 
     def losses(self) -> None:
         """Write exponentials, losses and the gradients of the logits."""
         code, p, one, two, sums = self.code, self.code.p, self.one, self.two, self.sums
-        with code.command("exp_row"):
+        with code.command("exp_row") as t:
             p.fh2s(one, code.reads["row"])
             p.fsubs(one, one, self.peak)
-            p.fh2s(two, code.reads["label"])
+            self.wanted(t.data)
             p.fmuls(two, two, one)
             p.fsubs(self.hits, self.hits, two)
             with code.functions.first(self.words):
@@ -178,12 +188,19 @@ class LossTasks:
         with code.command("scale") as t:
             p.mov16(self.factor.high, t.data)
             p.mov16(self.factor.low, 0)
-        with code.command("delta_row"):
+        with code.command("delta_row") as t:
             p.fmuls(one, self.share, code.reads["wide"])
-            p.fh2s(two, code.reads["label"])
+            self.wanted(t.data)
             p.fsubs(one, one, two)
             p.fmuls(one, one, self.factor)
             p.fs2h(code.writes["delta"], one)
+
+    def wanted(self, number: Reg) -> None:
+        """Emit the probabilities that are wanted of a class, in `two`: ones where labels are its number, or a row."""
+        code, p = self.code, self.code.p
+        if code.network.numbered:
+            hot_row(code, code.short, code.held["labels"], number, int(code.half.encode(1.0)))
+        p.fh2s(self.two, code.short if code.network.numbered else code.reads["label"])
 
     def where_labelled(self, row: Var | Dsd) -> None:
         """Emit zeros for tokens, or pixels, without a label, if there may be some."""

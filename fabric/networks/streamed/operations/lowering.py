@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.strips import counts_once, on_strips
@@ -112,6 +113,18 @@ class StepWriter(ABC):
     @abstractmethod
     def gather(self, step: NetworkStep) -> None:
         """Let every column put down all rows of gradients, one after the other, and multiply kept weights by them."""
+
+    @abstractmethod
+    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+        """Send the rows of a table, before each its number, to the columns of the features."""
+
+    @abstractmethod
+    def copy_gradients(self, step: NetworkStep) -> None:
+        """Let every column turn its gradients, if those of the rows of a look-up are made from the copy."""
+
+    @abstractmethod
+    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
+        """Ask for the gradients of the rows of a table, number after number."""
 
     @abstractmethod
     def ask(self, step: NetworkStep) -> None:

@@ -15,6 +15,7 @@ from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.dropout import DROPOUT
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
+from fabric.networks.streamed.operations.lookup import LOOKUP
 from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import HEAD_RMS, NORM
@@ -30,6 +31,7 @@ __all__ = ["STREAMED", "after", "ids_of", "present"]
 
 STREAMED: dict[str, Lowering] = {
     "linear": LINEAR,
+    "lookup": LOOKUP,
     **ROWS,
     "add": ADD,
     "mul": MUL,

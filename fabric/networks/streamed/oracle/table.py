@@ -19,6 +19,7 @@ from fabric.networks.streamed.oracle import (
     channel_norm,
     images,
     linear,
+    lookup,
     loss,
     norm,
     rotary,
@@ -79,6 +80,7 @@ def _dropped(a: StreamedArithmetic, node: Node, rows: Halves) -> Halves:
 
 FORWARD: dict[str, Callable[..., Any]] = {
     "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
+    "lookup": lookup.forward,
     "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
     "centred": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
     "rms": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights, centred=False),
@@ -111,6 +113,7 @@ takes (arithmetic, tensor, logits, labels, scale).  What needs sums of all wafer
 
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
+    "lookup": lambda a, node, delta, ids, weights: (delta, lookup.ask(a, node, delta, ids, weights)),
     "norm": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
     "centred": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
     "rms": lambda a, node, delta, kept, weights: norm.back(

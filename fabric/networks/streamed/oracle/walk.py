@@ -114,7 +114,7 @@ class StreamedOracle(StreamedArithmetic):
         if not self.network.loss.judges:
             return loss.squares(self, logits, self.results[logits.name], labels, scale)
         some, pixels = self.network.some, self.network.label_pixels
-        return loss.forward(self, logits, self.results[logits.name], labels, scale, some, pixels)
+        return loss.forward(self, logits, self.results[logits.name], self._wanted(labels), scale, some, pixels)
 
     def right(self, labels: NDArray[np.uint16]) -> NDArray[np.uint32]:
         """Return per column how many labels there are none of whose logits is larger than their own, as f32 bits.
@@ -125,7 +125,13 @@ class StreamedOracle(StreamedArithmetic):
         logits = self.network.logits
         if not self.network.loss.judges:
             return loss.squares(self, logits, self.results[logits.name], labels, 0.0)[0]
-        return loss.right(self, logits, self.results[logits.name], labels, self.network.label_pixels)
+        return loss.right(self, logits, self.results[logits.name], self._wanted(labels), self.network.label_pixels)
+
+    def _wanted(self, labels: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        """Return a row of each class, ones where it is the label, if labels are numbers."""
+        if not self.network.numbered:
+            return labels
+        return np.where(np.arange(self.network.classes)[:, None] == labels, np.uint16(self.one), np.uint16(0))
 
     def backward(self, delta: NDArray[np.uint16]) -> list[NDArray[np.uint32]]:
         """Return the gradients that are asked for as f32 bits, in the order of `Network.parameters`."""
