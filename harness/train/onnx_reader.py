@@ -30,7 +30,18 @@ from harness.train.onnx_functions import BINARY, STEPS, Call, call_of, composed,
 from harness.train.onnx_repeats import RANDOM
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["AS_MODULE", "EXPORT", "FIXED", "KEPT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
+__all__ = [
+    "AS_MODULE",
+    "EXPORT",
+    "FIXED",
+    "KEPT",
+    "KNOWN_STATISTICS",
+    "LOST",
+    "FileTensor",
+    "OnnxNetwork",
+    "OnnxReader",
+    "Origin",
+]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -50,6 +61,8 @@ KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "S
 """A parameter is still one behind these operations."""
 POINTWISE = ("Add", "Sub", "Mul", "Relu", "Gelu", "Tanh", "PRelu", "Identity", "Cast", "Dropout")
 """These do the same wherever channels stand."""
+BY_BATCH, KNOWN_STATISTICS = "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"
+"""PyTorch calls nodes so that normalise over batches; the latter take known statistics."""
 FLOATS = (1, 10, 11, 16)
 """But for rounding a number of these types stays the same: float32, float16, float64 and bfloat16."""
 
@@ -190,7 +203,7 @@ class OnnxNetwork(NamedTuple):
         shapes = {origin.name: origin.shape for origins in self.origins.values() for origin in origins}
         named = {name: values.reshape(shapes[name]) for name, values in found.items()}
         named |= {other: named[name] for other, name in self.other_names.items() if name in named}
-        return dict(self.kept) | named
+        return named if gradients else dict(self.kept) | named
 
 
 class FileTensor(NamedTuple):
@@ -404,7 +417,9 @@ class OnnxReader:
                 self.known[node.output[0]] = whole[self._of(node, "start", 0) : self._of(node, "end", len(whole))]
                 return True
         if node.op_type == "CastLike" and node.input[0] in self.known and node.input[1] in self.values:
-            self.known[node.output[0]] = np.asarray(self.known[node.input[0]], np.float32)
+            given = self.graph.input[0]  # the only tensor of whole numbers, if it is one
+            ids = given.name == node.input[1] and given.type.tensor_type.elem_type not in FLOATS
+            self.known[node.output[0]] = np.asarray(self.known[node.input[0]], np.int64 if ids else np.float32)
             if node.input[0] in self.origin:
                 self.origin[node.output[0]] = self.origin[node.input[0]]
             return True
@@ -1545,12 +1560,16 @@ class OnnxReader:
                 held[new + name.removeprefix(old)] = held.pop(name)  # type: ignore[assignment]
 
     def _batch_norm(self, node: Any, x: FileTensor) -> None:
-        if not self._of(node, "training_mode", 0):
+        named = self._name(node)  # PyTorch's dynamo=True says so alone
+        if self.as_module and KNOWN_STATISTICS in named:
+            self._known_norm(node, x)
+            return
+        if not self._of(node, "training_mode", 0) and (BY_BATCH not in named or KNOWN_STATISTICS in named):
             raise ConfigError(
                 f"{self._name(node)}: batch normalisation with the statistics of inference",
                 where=self.path,
-                cause="exporters write it so, PyTorch's dynamo=True in training mode too",
-                hint=f"{TRAINING}, or wse.train.from_torch(module, example)",
+                cause="the module was exported as it is used, or by an exporter that does not say how",
+                hint=f"{EXPORT}, or {TRAINING}, or wse.train.from_torch(module, example)",
             )
         self._small(node)
         pixels = math.prod(self.shapes.get(x.node, x.shape)[1:])  # of what it was before it was seen as features
@@ -1565,6 +1584,31 @@ class OnnxReader:
         self._normed_by(node, name, ("weight", "bias"), count)
         for place, what in enumerate(("running_mean", "running_var"), 3):
             self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
+
+    def _known_norm(self, node: Any, x: FileTensor) -> None:
+        """Append a normalisation with statistics that stay: sums and products with numbers of channels."""
+        self._small(node)
+        factors, shifts, means, variances = (np.asarray(self.known[name], np.float32) for name in node.input[1:5])
+        inverse = 1 / np.sqrt(variances + np.float32(self.epsilon))
+        origins = [self.origin.get(name) for name in node.input[1:3]]
+        if not any(origin is not None and origin.name not in self.fixed for origin in origins):
+            for op, what, values in (
+                ("scale", "weight", factors * inverse),
+                ("shift", "bias", shifts - means * factors * inverse),
+            ):
+                name = self._add_node(node, op, x, fixed=True)
+                self.tensors[f"{name}.{what}"], self.origins[f"{name}.{what}"] = values, ()
+                x = self.values.get(node.output[0], x)
+            return
+        named = self._named(node, 1).removesuffix(".norm")
+        for op, what, values in (("shift", "bias", -means), ("scale", "weight", inverse)):
+            name = self._add_node(node, op, x, fixed=True, name=f"{named}.known" if named else "")
+            self.tensors[f"{name}.{what}"], self.origins[f"{name}.{what}"] = values, ()
+            x = self.values.get(node.output[0], x)
+        for place, (op, what) in enumerate((("scale", "weight"), ("shift", "bias")), 1):
+            name = self._add_node(node, op, x, name=named)
+            self._vector(node, place, f"{name}.{what}", len(means), f"a {what}")
+            x = self.values.get(node.output[0], x)
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

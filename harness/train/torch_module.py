@@ -129,9 +129,9 @@ def _masks_as_given(torch: Any) -> Iterator[None]:
 
 
 def _say_more(module: Any, path: Path) -> None:
-    """Let the file say what the exporter does not note: that batch normalisations are trained, and second names."""
+    """Let the file say what the exporter does not note: what stays, and second names."""
     from harness.train.onnx_file import FIXED, KEPT, OTHER_NAME
-    from harness.train.onnx_reader import AS_MODULE
+    from harness.train.onnx_reader import AS_MODULE, KNOWN_STATISTICS
 
     onnx = need("onnx", "a PyTorch module")
     model = onnx.load(path)
@@ -154,8 +154,9 @@ def _say_more(module: Any, path: Path) -> None:
     for node in model.graph.node:
         if node.op_type == "Dropout" and len(node.input) == 2:  # of attention, which never says that it is trained
             node.input.append(drops)
-        if node.op_type == "BatchNormalization" and not any(item.name == "training_mode" for item in node.attribute):
-            node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
+        if node.op_type == "BatchNormalization" and KNOWN_STATISTICS in node.name:
+            for name in node.input[3:5]:
+                model.metadata_props.add(key=f"{KEPT}{name}", value=name)
     if any(drops in node.input for node in model.graph.node):
         model.graph.initializer.append(onnx.helper.make_tensor(drops, onnx.TensorProto.BOOL, (), [True]))
     with atomic_file(path) as stream:

@@ -85,7 +85,7 @@ def _embedded(f, form):
         where = f.constant(np.arange(S) + form.get("offset", 0), np.int64)
         x = f.op("Add", x, f.op("Gather", f.parameter("wpe.weight", S + form.get("spare", 0), D), where))
     if form.get("kinds"):
-        kind = f.op("Expand", f.constant([[1]], np.int64), f.constant([1, S], np.int64))
+        kind = f.op("Expand", f.op("CastLike", f.constant([[1]], np.int64), "x"), f.constant([1, S], np.int64))
         x = f.op("Add", f.op("Gather", f.parameter("kind.weight", 2, D), kind), x)
     return x
 

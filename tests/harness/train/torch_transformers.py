@@ -93,9 +93,11 @@ def bert(torch):
             self.tokens, self.places = nn.Embedding(20, 16), nn.Parameter(torch.randn(1, 8, 16) / 10)
             layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, activation="gelu", batch_first=True)
             self.ln, self.encoder, self.classes = nn.LayerNorm(16), nn.TransformerEncoder(layer, 2), nn.Linear(16, 5)
+            self.kinds = nn.Embedding(2, 16)
 
         def forward(self, ids):
-            return self.classes(self.encoder(self.ln(self.tokens(ids) + self.places))[:, 0])
+            x = self.tokens(ids) + self.places + self.kinds(torch.zeros_like(ids))
+            return self.classes(self.encoder(self.ln(x))[:, 0])
 
     return Bert()
 

@@ -361,6 +361,7 @@ TRAINED = {
     "pooled last": (IMAGE, "", lambda torch: _pooled_last(torch.nn)),
     "by neighbours": (IMAGE, "", lambda torch: _by_neighbours(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
+    "known norms": (IMAGE, "", lambda torch: _known_norms(torch.nn, torch)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
@@ -547,6 +548,23 @@ def _by_neighbours(nn, torch):
 def _by_instance(nn):
     norms = nn.InstanceNorm2d(4), nn.GroupNorm(2, 4, 1e-3, affine=False), nn.BatchNorm2d(4, 0.1, affine=False)
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), *norms, nn.ReLU(), nn.Flatten(), nn.Linear(256, 5))
+
+
+def _known_norms(nn, torch):
+    """Batches are normalised with known statistics; factors and shifts are trained, or stay, or there are none."""
+
+    class Known(nn.BatchNorm2d):
+        def train(self, mode=True):
+            return super().train(False)
+
+    norms = Known(4), Known(4, 1e-3), Known(4, affine=False), nn.BatchNorm2d(4)
+    norms[1].requires_grad_(False)
+    for norm in norms:
+        norm.running_mean.normal_(0, 0.1), norm.running_var.uniform_(0.5, 1.5)
+    with torch.no_grad():
+        norms[1].weight.uniform_(0.5, 1.5), norms[1].bias.normal_(0, 0.1)
+    first, *others = norms
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), first, nn.ReLU(), *others, nn.Flatten(), nn.Linear(256, 5))
 
 
 def _without_factors(nn):
