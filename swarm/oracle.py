@@ -63,7 +63,7 @@ class OraclePort(Endpoint):
 
     def _pass(self, kind: str, loss_scale: float) -> Course[None]:
         """Calculate the numbers of a pass."""
-        self.oracle.keys = self.coordinator.keys
+        self.oracle.keys, self.oracle.said = self.coordinator.keys, self.coordinator.said
         yield from self.oracle.going_forward(self._inputs, self.coordinator.streamed, kind == "test")
         first = int(self._script.offsets[-1])
         if kind == "test":

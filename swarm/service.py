@@ -83,6 +83,7 @@ class Service:
             parameter.spread(new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled))
             for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
         ]
+        times = [self.coordinator.of_chosen(k, of_one) for k, of_one in enumerate(times)]
         made = np.zeros(self.coordinator.made)
         when = np.concatenate([*times, [self.settled], made, [0.0]])  # the last one is of words without a value, -1
         first, second = script.sources[script.sequence], script.seconds[script.sequence]
@@ -102,6 +103,7 @@ class Service:
             parameter.spread(np.full(parameter.pattern.count, float(size * there)))
             for parameter, size, there in zip(self.parameters, each, flash, strict=True)
         ]
+        own = [self.coordinator.of_chosen(k, of_one) for k, of_one in enumerate(own)]
         carried = np.concatenate([*own, np.zeros(2 + made)])  # the last one is of words without a value, -1
         first, second = carried[script.sources], carried[script.seconds]
         found = first + second
@@ -112,8 +114,8 @@ class Service:
     def _state(self, script: Script) -> Times:
         """Return the bytes of optimizer state in flash behind each number that comes back, counted through columns."""
         each = [
-            there * self.state_bytes * p.dense.size / max(1, p.gradient_pattern.count)
-            for p, there in zip(self.parameters, self._in_flash(), strict=True)
+            there * self.state_bytes * p.dense.size / max(1, asked)
+            for p, asked, there in zip(self.parameters, np.diff(script.offsets), self._in_flash(), strict=True)
         ]
         owner = np.searchsorted(script.offsets, np.concatenate(script.places), "right") - 1
         return np.array([*each, 0.0])[owner]
@@ -138,6 +140,9 @@ class Service:
         if not len(up.came):
             return
         self.settled = float(np.max(up.new if finite else up.came))
+        if finite:  # what has no gradient is updated behind all that have one
+            more = self.coordinator.unasked * up.units.gap
+            self.settled, up.units.free = self.settled + more, up.units.free + more
         if not finite:
             self._patterns = [None for _ in self.parameters]
             return
@@ -147,7 +152,7 @@ class Service:
             zip(self.parameters, script.offsets[:-1], script.offsets[1:], strict=True)
         ):
             pattern, asked = parameter.pattern, parameter.gradient_pattern
-            own = new[first:last]
+            own = self.coordinator.of_all(k, new[first:last], self.settled)
             if asked is not pattern:
                 at = np.clip(np.searchsorted(asked.flat, pattern.flat), 0, max(0, asked.count - 1))
                 known = asked.flat[at] == pattern.flat if asked.count else np.zeros(pattern.count, bool)

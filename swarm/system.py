@@ -33,7 +33,7 @@ import numpy as np
 
 from fabric.host.engines import Backend, around, chosen
 from fabric.networks.graph.dropout import Draw
-from fabric.networks.graph.lookup import no_number
+from fabric.networks.graph.lookup import looks_up, no_number
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import resident_of
 from fabric.networks.streamed.script import RoundTrip, Script
@@ -54,6 +54,8 @@ from wse_core.params import Machine
 
 __all__ = ["Iteration", "System"]
 
+KEPT_PASSES = 16
+"""So many passes that find all words there are kept, of different scripts."""
 STEADY = 4
 """Iterations of a system whose time is asked for; the first one has no updates to wait for."""
 
@@ -252,7 +254,8 @@ class System:
         self.sent: list[Sent] = []
         self._numbers, self._came = np.empty(0, np.float32), 0  # of the pass under way
         self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
-        self._unhindered: dict[str, UnhinderedPass] = {}
+        self._unhindered: dict[Script, UnhinderedPass] = {}
+        self._given: list[np.ndarray] = []  # numbers of the samples of the last pass, where they are looked up
         self._passes: list[SystemPass] = []  # of the iteration under way
         self._before: list[SystemPass] = []  # of the iteration before it, if nothing was in between
         self._alike: list[SystemPass] = []  # of the last iteration that one with the same words came before
@@ -279,6 +282,9 @@ class System:
         whole: bool = False,
     ) -> tuple[Script, int, int]:
         """Send the words of a pass and let the wafers work on them; return script, first cycle and cycles to load."""
+        if looks_up(self.network):
+            self._given = [inputs for inputs, _ in shards]
+            self.coordinator.choose(np.concatenate(self._given, axis=1))
         self.coordinator.begin(kind)
         streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
         for number, (port, (inputs, labels)) in enumerate(zip(self.ports, shards, strict=True)):
@@ -340,8 +346,9 @@ class System:
 
     def unhindered(self, kind: str) -> UnhinderedPass:
         """Return what a pass takes that finds all its words there: measured, once per script, on a wafer of its own."""
-        script, known = self.coordinator.script(kind), self._unhindered.get(kind)
-        if known is None or known.script is not script:
+        script = self.coordinator.script(kind)
+        known = self._unhindered.get(script)
+        if known is None:
             with around(self.backend):  # nobody records it
                 wafer = Wafer(self.resident, self.backend)
             port = WaferPort(wafer)
@@ -350,7 +357,9 @@ class System:
             port.begin(0)
             port.offer(np.zeros(script.n_words))
             port.advance(np.inf)
-            known = self._unhindered[kind] = UnhinderedPass(script, port.ended, port.entered, port.left)
+            if len(self._unhindered) == KEPT_PASSES:
+                del self._unhindered[next(iter(self._unhindered))]
+            known = self._unhindered[script] = UnhinderedPass(script, port.ended, port.entered, port.left)
         return known
 
     def train(
@@ -385,7 +394,8 @@ class System:
         with np.errstate(invalid="ignore", over="ignore"):
             for part in numbers[asked : asked + script.columns]:
                 loss += part
-        gradients = numbers[:asked]
+        parts = np.split(numbers[:asked], script.offsets[1:-1])
+        gradients = np.concatenate([self.coordinator.of_all(k, part) for k, part in enumerate(parts)])
         if self._kept is not None:
             with np.errstate(invalid="ignore", over="ignore"):
                 gradients = self._kept + gradients
@@ -437,6 +447,8 @@ class System:
         other = System(network, coordinator.matrices, coordinator.norms, machine, *place, column_groups=column_groups)
         nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.label_rows)]
         shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
+        if self._given:  # as many rows go out
+            shards = [(given, labels) for given, (_, labels) in zip(self._given, shards, strict=True)]
         try:
             while len(taken) < STEADY:
                 done = [other.train(shards, 1.0, *how) for how in passes]
@@ -496,8 +508,9 @@ class System:
             for part, value in ((inputs, 0), (labels, none))
         ]
         shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
+        said, before = self.coordinator.said, self._given
         script, begun, _ = self._pass("test", 1.0, shards)
-        self._before = []
+        self.coordinator.said, self._given, self._before = said, before, []
         self._gather(script, len(script.back))
         found = float(self._numbers.sum())
         return int(found) if self.network.loss.judges else found, self.clock - begun

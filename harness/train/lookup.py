@@ -20,6 +20,7 @@ import numpy as np
 from fabric.networks.graph.lookup import Lookup, by_number, no_number, tables_of
 from fabric.networks.graph.tensors import INPUT
 from harness.train.text import TokenRows
+from memx.lookup import chosen_numbers
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from harness.train.sources import Samples
     from memx.parameter import Parameter
 
-__all__ = ["Tie", "first_product", "numbered", "numbers_in", "without_padding"]
+__all__ = ["Tie", "first_product", "numbered", "numbers_in", "rows_of_batch", "without_padding"]
 
 
 def first_product(config: TrainConfig) -> int | None:
@@ -63,6 +64,15 @@ def numbered(config: TrainConfig, network: Network, samples: Samples) -> Network
     half = Arithmetic.of(config.build_machine(), network.dtype)
     marks = [0 if mark == 1 else int(half.encode(mark)) for mark in samples.marks]
     return by_number(network, samples.rows, marks, not config.train.label_smoothing) or network
+
+
+def rows_of_batch(config: TrainConfig, network: Network, batch: int) -> tuple[int, ...]:
+    """Return how many rows of each table go out for a batch of so many of the first samples; none are looked up: ()."""
+    node = next((node for node in network.nodes if node.op == Lookup.name), None)
+    rows = config.dataset.x_train if node is not None else None
+    if node is None or not isinstance(rows, TokenRows):
+        return ()
+    return tuple(map(len, chosen_numbers(tables_of(node), rows.numbers(slice(0, batch)).T)))
 
 
 def numbers_in(network: Network, rows: np.ndarray) -> np.ndarray:

@@ -30,10 +30,11 @@ from fabric.kernels.streamed.placement import random_mask
 from fabric.networks.graph.network import Layer, Network
 from harness.train import sparsity
 from harness.train.config import TrainConfig
+from harness.train.lookup import rows_of_batch
 from swarm.cluster.check import Both, compare, layers_of, tasks
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.graph_costs import GraphShape
-from swarm.cluster.shapes import Mesh
+from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.cluster.timeline import ClusterTimeline, iteration
 from swarm.replay import NOTED
 from wse_core.errors import ConfigError, UnsupportedError
@@ -132,11 +133,11 @@ def project(
             tell(done, todo, f"{count} systems, cycle by cycle")
         both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // groups)
         checked.append(CheckedSize(count, its_mesh, part.features, both))
-    layers = layers_of(network, masks)
     first: dict[str, float] = {}
     for done, (kind, count, samples) in enumerate(points, len(sizes)):
         if tell is not None:
             tell(done, todo, f"{count} systems")
+        layers = _layers(config, masks, samples // parts)
         timeline = iteration(layers, samples // parts, cluster_of(mesh, count))
         seconds = _seconds(timeline, parts)
         rate = samples / seconds
@@ -161,6 +162,14 @@ def project(
             }
         )
     return {"rows": rows, "checked": [one.as_dict() for one in checked], "groupings": groupings(config, tell)}
+
+
+def _layers(config: TrainConfig, masks: Masks, batch: int) -> tuple[LayerShape, ...] | GraphShape:
+    """Return the network of a configuration as the layer-level model takes it, for a batch that asks for some rows."""
+    found = layers_of(config.streamed, masks)
+    if isinstance(found, GraphShape):
+        return replace(found, said=rows_of_batch(config, config.streamed, batch))
+    return found
 
 
 def _seconds(timeline: ClusterTimeline, parts: int) -> float:
@@ -190,8 +199,8 @@ def groupings(config: TrainConfig, tell: Callable[[int, int, str], None] | None 
     list of dict
         ``column_groups`` and ``cycles``, fewest groups first.
     """
-    network, masks, found = config.streamed, sparsity.initial_masks(config), []
-    layers, width = layers_of(network, masks), config.mesh.width
+    masks, found = sparsity.initial_masks(config), list[dict[str, Any]]()
+    layers, width = _layers(config, masks, config.at_once), config.mesh.width
     counts = [count for count in range(1, width + 1) if width % count == 0]
     for done, count in enumerate(counts):
         if tell is not None:
@@ -217,12 +226,11 @@ def what_masks_save(config: TrainConfig) -> tuple[float, float]:
     ----------
     config : TrainConfig
     """
-    network, masks = config.streamed, sparsity.initial_masks(config)
-    mesh = mesh_of(config)
+    masks, mesh = sparsity.initial_masks(config), mesh_of(config)
     found = []
     for chosen, form in ((masks, config.form), ([np.ones_like(mask) for mask in masks], None)):
         cluster = Cluster(config.wafers, mesh, optimizer=config.train.optimizer.build(), form=form)
-        found.append(iteration(layers_of(network, chosen), config.at_once, cluster).seconds * mesh.hertz)
+        found.append(iteration(_layers(config, chosen, config.at_once), config.at_once, cluster).seconds * mesh.hertz)
     return found[0], found[1]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.lookup import looks_up
+from fabric.networks.graph.lookup import Lookup, looks_up, tables_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.operations import wanted_of
 from memx.parameter import Parameter
@@ -118,7 +118,7 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
             inputs = rng.standard_normal((network.inputs, samples)).astype(np.float16)
             shape = samples, *[network.label_pixels] * bool(network.label_image)
             if looks_up(network):
-                inputs = np.zeros((network.inputs, samples), np.uint16).view(np.float16)
+                inputs = _numbers(network, samples, rng).view(np.float16)
             if network.numbered:
                 wanted = rng.integers(0, network.classes, (1, samples)).astype(np.uint16).view(np.float16)
             elif network.loss.judges:
@@ -126,11 +126,21 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
             else:
                 wanted = rng.standard_normal((network.classes, samples)).astype(np.float16)
             shards.append((inputs.view(np.uint16), np.ascontiguousarray(wanted).view(np.uint16)))
+        if isinstance(layers, GraphShape) and looks_up(network):
+            system.coordinator.choose(np.concatenate([inputs for inputs, _ in shards], axis=1))
+            layers = replace(layers, said=tuple(map(len, system.coordinator.said)))
         cycles = [system.train(shards).total_cycles for _ in range(ITERATIONS)][-1]
     finally:
         system.close()
     timeline = iteration(layers, systems * samples, cluster)
     return Both(cycles, timeline.seconds * mesh.hertz)
+
+
+def _numbers(network: Network, samples: int, rng: np.random.Generator) -> NDArray[np.uint16]:
+    """Return random numbers of samples that are looked up, shape (tables, samples)."""
+    node = next(node for node in network.nodes if node.op == Lookup.name)
+    rows = [rng.integers(table.first, table.end, samples) for table in tables_of(node)]
+    return np.array(rows, np.uint16)
 
 
 def _parameters(

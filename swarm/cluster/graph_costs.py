@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.streamed.gradient import TURNED
-from fabric.networks.graph.lookup import Lookup, LookupTable
+from fabric.networks.graph.lookup import Lookup, tables_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -84,14 +84,17 @@ class GraphShape(Sequence[GraphLayer]):
     network : Network
     masks : mapping of str to ndarray of bool
         Which weights exist of matrices that have gaps, biases left out, by the name of the parameter.
+    said : tuple of int
+        How many rows of each table that is looked up go out in an iteration; none: all.
     """
 
     network: Network
     masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    said: tuple[int, ...] = ()
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        return self.network, tuple(sorted((name, mask.tobytes()) for name, mask in self.masks.items()))
+        return self.network, self.said, tuple(sorted((name, mask.tobytes()) for name, mask in self.masks.items()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GraphShape) and self._key == other._key
@@ -303,10 +306,10 @@ class GraphFollower(PhaseFollower):
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
-    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+    def look_up(self, step: NetworkStep, table: int) -> None:
         counts = self.plan.layout(step.writes[0]).counts
-        self._said(table, counts, lambda count: [("look", None)] * count)
-        self.words += (table.end - table.first) * int(counts.sum())
+        self._said(self._rows(step, table), counts, lambda count: [("look", None)] * count)
+        self.words += self._rows(step, table) * int(counts.sum())
 
     def copy_gradients(self, step: NetworkStep) -> None:
         counts = self.plan.layout(step.reads[1]).counts
@@ -315,23 +318,31 @@ class GraphFollower(PhaseFollower):
             self.columns.spend(np.array(each))
             self.words += int(np.count_nonzero(counts))
 
-    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
+    def ask_looked_up(self, step: NetworkStep, table: int) -> None:
         counts, turned = self.plan.layout(step.reads[1]).counts, self.turned(step)
-        self._said(table, counts, lambda count: [("ask_word", count | TURNED * turned)], self.held_up)
-        self.words += (table.end - table.first) * int(np.count_nonzero(counts))
-        self.numbers += (table.end - table.first) * int(counts.sum())
+        rows = self._rows(step, table)
+        self._said(rows, counts, lambda count: [("ask_word", count | TURNED * turned)], self.held_up)
+        self.words += self._rows(step, table) * int(np.count_nonzero(counts))
+        self.numbers += self._rows(step, table) * int(counts.sum())
+
+    def _rows(self, step: NetworkStep, table: int) -> int:
+        """Return how many rows of a table go out: those that the shape says, or all; a bias has one."""
+        tables = tables_of(step.node)
+        if table == len(tables):
+            return 1
+        return self.shape.said[table] if self.shape.said else tables[table].end - tables[table].first
 
     def _said(
         self,
-        table: LookupTable,
+        rows: int,
         counts: NDArray[np.int64],
         behind: Callable[[int], list[tuple[str, int | None]]],
         waits: Callable[[int], int] = lambda count: 0,
     ) -> None:
         """Follow numbers that are said, and the commands behind each, given the features of a column."""
-        taken, rows = {0: 0.0}, table.end - table.first
+        taken = {0: 0.0}
         for count in np.unique(counts[counts > 0]).tolist():
-            block = [("word", table.first), *behind(count)]
+            block = [("word", 0), *behind(count)]
             taken[count] = self.tasks.each([block], rows)[-1] + rows * waits(count)
         self.columns.spend(np.array([taken[count] for count in counts.tolist()]))
         self.words += rows * int(np.count_nonzero(counts))

@@ -30,7 +30,6 @@ from fabric.kernels.streamed.gradient import SKIP, TURNED
 from fabric.kernels.streamed.placement import chunks
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.dropout import KEYS
-from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -181,13 +180,13 @@ class PhaseFollower(StepWriter):
     def gather(self, step: NetworkStep) -> None:
         self._refuse(step)
 
-    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
+    def look_up(self, step: NetworkStep, table: int) -> None:
         self._refuse(step)
 
     def copy_gradients(self, step: NetworkStep) -> None:
         self._refuse(step)
 
-    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
+    def ask_looked_up(self, step: NetworkStep, table: int) -> None:
         self._refuse(step)
 
     def filters(self, step: NetworkStep) -> None:

@@ -29,17 +29,7 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from fabric.networks.graph.network import Network
 
-__all__ = [
-    "Lookup",
-    "LookupTable",
-    "by_number",
-    "has_bias",
-    "looks_up",
-    "no_number",
-    "tables_of",
-    "tables_with_bias",
-    "with_bias",
-]
+__all__ = ["Lookup", "LookupTable", "by_number", "has_bias", "looks_up", "no_number", "tables_of", "with_bias"]
 
 MOST_NUMBERS = 0xFFFF
 """Numbers of 16 bits tell so many rows, or classes, apart, and from what is none of them."""
@@ -87,13 +77,6 @@ def tables_of(node: Node) -> list[LookupTable]:
         found.append(LookupTable(first, end, node.size(f"mark{table}")))
         first = end
     return found
-
-
-def tables_with_bias(node: Node) -> list[tuple[int, LookupTable]]:
-    """Return (number, table) of a look-up in the order of additions: the bias's, which has the last number, first."""
-    count, columns = node.size("tables"), node.size("inputs")
-    bias = [(count, LookupTable(columns, columns + 1, 0))] * node.size("bias")
-    return [*bias, *enumerate(tables_of(node))]
 
 
 def looks_up(network: Network) -> bool:

@@ -132,6 +132,10 @@ class Script:
         self._turns[column].append(np.broadcast_to(rows, len(payload)) + self._turn)
         self._length[column] += len(payload)
 
+    def first(self, parameter: int) -> int:
+        """Return the place of a parameter's first value among those of all."""
+        return int(self._values[parameter])
+
     def wait(self, table: int, direction: str, places: np.ndarray) -> None:
         """Say that what is appended from here on carries what is made of numbers that were asked for so far."""
         self.trips.append(RoundTrip(table, direction, self._turn, self._turn, places))  # turns, until all is there

@@ -30,7 +30,6 @@ from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.graph.batch_norm import NUMBERS
 from fabric.networks.graph.dropout import KEYS, drops_of
-from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
@@ -52,7 +51,9 @@ AGAIN = ", again"
 """The titles of what is computed again on the way back have this behind them."""
 
 
-def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParameter]) -> Script:
+def script_of(
+    resident: Resident, kind: str, parameters: Sequence[StreamedParameter], said: Sequence[int] = ()
+) -> Script:
     """Return the `Script` of an iteration or of a test.
 
     Parameters
@@ -61,13 +62,15 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
     kind : {"train", "test"}
     parameters : sequence of StreamedParameter
         In the order of `Network.parameters`.
+    said : sequence of int, optional
+        How many rows go out of each table that is looked up, which its parameters have.
 
     Raises
     ------
     ConfigError
         A matrix with gaps, for wafers whose programs take pairs of weights only.
     """
-    writer = _Words(resident, parameters)
+    writer = _Words(resident, parameters, said)
     writer.trains = kind == "train"
     title = ""
     for step in schedule(resident.inner, kind, STREAMED):
@@ -88,7 +91,7 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
 class _Words(StepWriter):
     """This writer makes words of steps."""
 
-    def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter]) -> None:
+    def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter], said: Sequence[int]) -> None:
         self.resident, self.plan, self.ids = resident, resident.plan, resident.ids
         self.half = resident.half
         tensors = resident.inner.parameters
@@ -121,7 +124,9 @@ class _Words(StepWriter):
         self.sums = resident.width + 2 * np.cumsum([0, *channels])  # places of sums, behind those of the losses
         sizes = [*(p.pattern.count for p in parameters), 1, *(2 * len(NUMBERS) * count for count in channels)]
         self.keys = len(sizes)  # the number of what carries what dropout goes by
-        drawn = KEYS * len(drops_of(self.plan.network.nodes))
+        keys, self.said = KEYS * len(drops_of(self.plan.network.nodes)), list(said)
+        self.numbers_said = sum(sizes) + keys  # the first of the values that are numbers of rows
+        drawn = keys + (sum(said) + 1 if said else 0)
         self.script = Script(resident.width, sizes, [p.gradient_pattern.count for p in parameters], drawn)
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -406,19 +411,24 @@ class _Words(StepWriter):
             )
         self.script.turn(2 * n_rows)
 
-    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
-        words, layout = self.word("word", np.arange(table.first, table.end)), self.plan.layout(step.writes[0])
-        columns, number = self._parameter(step).pattern.shape[1], self._number(step)
+    def look_up(self, step: NetworkStep, table: int) -> None:
+        layout, said = self.plan.layout(step.writes[0]), self._said(step, table)
+        columns, first = self._parameter(step).pattern.shape[1], self.script.first(self._number(step))
         for column in np.flatnonzero(layout.counts).tolist():
             mine = layout.column(column)
-            payload = np.full((len(words), 1 + len(mine)), self.word("look"))
-            payload[:, 0] = words
-            slots = np.arange(payload.size).reshape(payload.shape)[:, 1:].ravel()
-            entries = np.add.outer(np.arange(table.first, table.end), mine * columns).ravel()
-            turns = np.repeat(np.arange(len(words)), payload.shape[1])
+            payload = np.full((len(said), 1 + len(mine)), self.word("look"))
+            payload[:, 0] = self.word("word", 0)
+            entries = np.empty(payload.shape, np.int64)
+            entries[:, 0], entries[:, 1:] = self.numbers_said + said, first + np.add.outer(said, mine * columns)
+            turns = np.repeat(np.arange(len(said)), payload.shape[1])
             whole = payload.ravel(), np.ones(payload.size, bool)
-            self.script.words(column, *whole, slots, number, entries, rows=turns)
-        self.script.turn(len(words))
+            self.script.words(column, *whole, np.arange(payload.size), 0, entries.ravel(), rows=turns)
+        self.script.turn(len(said))
+
+    def _said(self, step: NetworkStep, table: int) -> NDArray[np.int64]:
+        """Return the places of a table's rows that go out among those of all tables; the bias's is behind them."""
+        first = sum(self.said[:table])
+        return np.arange(first, first + (self.said[table] if table < len(self.said) else 1))
 
     def copy_gradients(self, step: NetworkStep) -> None:
         if self._turned(step):
@@ -427,20 +437,20 @@ class _Words(StepWriter):
                 self.script.words(column, self.word("turn", counts[column])[None], np.ones(1, bool))
             self.script.turn()
 
-    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
-        words, layout = self.word("word", np.arange(table.first, table.end)), self.plan.layout(step.reads[1])
+    def ask_looked_up(self, step: NetworkStep, table: int) -> None:
+        layout, said = self.plan.layout(step.reads[1]), self._said(step, table)
         columns, number = self._parameter(step).pattern.shape[1], self._number(step)
         for column in np.flatnonzero(layout.counts).tolist():
             count = layout.counts[column]
             data = count | TURNED * self._turned(step)
-            payload = np.stack([words, np.full(len(words), self.word("ask_word", data))], axis=1).ravel()
-            places = np.add.outer(np.arange(table.first, table.end), layout.column(column) * columns).ravel()
-            turns = np.arange(len(payload)) // 2
-            asks = np.repeat(np.arange(1, len(payload), 2), count)
-            told = payload, np.ones(len(payload), bool)
-            answers = {"places": places, "rows": turns, "asked": turns[asks], "asks": asks}
-            self.script.words(column, *told, parameter=number, **answers)
-        self.script.turn(len(words))
+            payload = np.tile([self.word("word", 0), self.word("ask_word", data)], len(said))
+            turns, asks = np.repeat(np.arange(len(said)), 2), np.repeat(np.arange(1, len(payload), 2), count)
+            entries = self.numbers_said + said - self.script.first(number)
+            carried = np.arange(0, len(payload), 2), number, entries
+            places = np.add.outer(said, layout.column(column) * columns).ravel()
+            told = column, payload, np.ones(len(payload), bool), *carried
+            self.script.words(*told, places=places, rows=turns, asked=turns[asks], asks=asks)
+        self.script.turn(len(said))
 
     def _turned(self, step: NetworkStep) -> bool:
         return step.parameter is not None and step.parameter.name in self.resident.turned

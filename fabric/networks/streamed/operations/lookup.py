@@ -11,9 +11,9 @@ Order of additions (bit exact)
     of a table are zeros, which change nothing.  Gradients as those of other products, mark times gradient.
 
 Cycles
-    Numbers are compared in operations on words of 16 bits, four a cycle but for a shift of two: a row of marks takes
-    1.25 T + 28 for fewer than 2^15 numbers, 2 T + 42 for more.  A weight takes T / 2 + 8: it is a command, so that the
-    task of all other weights has no branch more.
+    Numbers are compared in operations on words of 16 bits, four a cycle but for a shift: a row of marks takes
+    1.75 T + 48 for fewer than 2^15 numbers, 2.5 T + 75 for more, most of the rest loads of descriptors.  A weight takes
+    T / 2 + 6: it is a command, so that the task of all other weights has no branch more.
 
 Source: weight streaming white paper, sections 4 and 7.1 (a service hands each wafer its samples); that embeddings are
 looked up, and how, is ours.
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fabric.asm.operands import Reg, Var
-from fabric.networks.graph.lookup import Lookup, LookupTable, no_number, tables_of, tables_with_bias
+from fabric.networks.graph.lookup import Lookup, no_number, tables_of
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import HOT, IDS
 from fabric.networks.streamed.operations.code import ProgramCode
@@ -63,12 +63,13 @@ def ask(w: StepWriter, step: NetworkStep) -> None:
     w.tell("words_end")
 
 
-def _tables(w: StepWriter, step: NetworkStep) -> Iterator[LookupTable]:
-    """Say which numbers are compared, those of each table in turn; yield it."""
-    for number, table in tables_with_bias(step.node):
+def _tables(w: StepWriter, step: NetworkStep) -> Iterator[int]:
+    """Say which numbers are compared, those of each table in turn, the bias's first; yield the number of the table."""
+    count = step.node.size("tables")
+    for number in [*[count] * step.node.size("bias"), *range(count)]:
         w.tell(aux=f"{IDS}.{number}")
         w.tell("table")
-        yield table
+        yield number
 
 
 def hot_row(code: ProgramCode, into: Var, ids: Var, number: Reg, mark: Reg | int) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from fabric.networks.graph.lookup import LookupTable
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.strips import counts_once, on_strips
@@ -115,16 +114,19 @@ class StepWriter(ABC):
         """Let every column put down all rows of gradients, one after the other, and multiply kept weights by them."""
 
     @abstractmethod
-    def look_up(self, step: NetworkStep, table: LookupTable) -> None:
-        """Send the rows of a table, before each its number, to the columns of the features."""
+    def look_up(self, step: NetworkStep, table: int) -> None:
+        """Send rows of a table, before each its number, to the columns of the features.
+
+        The bias's table has the number behind those of all others.
+        """
 
     @abstractmethod
     def copy_gradients(self, step: NetworkStep) -> None:
         """Let every column turn its gradients, if those of the rows of a look-up are made from the copy."""
 
     @abstractmethod
-    def ask_looked_up(self, step: NetworkStep, table: LookupTable) -> None:
-        """Ask for the gradients of the rows of a table, number after number."""
+    def ask_looked_up(self, step: NetworkStep, table: int) -> None:
+        """Ask for the gradients of the same rows of a table, number after number."""
 
     @abstractmethod
     def ask(self, step: NetworkStep) -> None:

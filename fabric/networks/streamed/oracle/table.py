@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +39,7 @@ class StreamedArithmetic(MeshArithmetic):
     network: Network
     test = False
     keys: Mapping[str, Halves] = MappingProxyType({})
+    said: Sequence[NDArray[np.int64]] = ()
     first = 0
 
 
@@ -80,7 +81,7 @@ def _dropped(a: StreamedArithmetic, node: Node, rows: Halves) -> Halves:
 
 FORWARD: dict[str, Callable[..., Any]] = {
     "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
-    "lookup": lookup.forward,
+    "lookup": lambda a, node, ids, weights: lookup.forward(a, node, ids, weights, a.said),
     "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
     "centred": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
     "rms": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights, centred=False),
@@ -113,7 +114,7 @@ takes (arithmetic, tensor, logits, labels, scale).  What needs sums of all wafer
 
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
-    "lookup": lambda a, node, delta, ids, weights: (delta, lookup.ask(a, node, delta, ids, weights)),
+    "lookup": lambda a, node, delta, ids, weights: (delta, lookup.ask(a, node, delta, ids, weights, a.said)),
     "norm": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
     "centred": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
     "rms": lambda a, node, delta, kept, weights: norm.back(

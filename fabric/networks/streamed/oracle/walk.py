@@ -46,6 +46,8 @@ class StreamedOracle(StreamedArithmetic):
         Of each dropout; without, none may be calculated but in tests.
     first : int
         Number in the batch of the first token.
+    said : sequence of ndarray of int
+        Numbers of each table that is looked up whose rows the weights are; none: all.
     gradients : dict[str, ndarray of uint32]
         Of each parameter, as far as the way back has come; as f32 bits.
     """
