@@ -135,7 +135,7 @@ class Coordinator:
 
     @property
     def _words(self) -> NDArray[np.int64]:
-        """The numbers that are said, and that of biases."""
+        """These numbers are said, the last one for biases."""
         return np.concatenate([*self.said, [self._columns]]) if self._tables else np.empty(0, np.int64)
 
     def script(self, kind: str) -> Script:

@@ -64,6 +64,8 @@ class Service:
         self.state_bytes = bytes_per_parameter - 8  # without gradient, index and copy
         self._patterns: list[Pattern | None] = [None for _ in self.parameters]
         self._new = [np.empty(0) for _ in self.parameters]
+        self._in_parts = False  # gradients of a pass before are kept
+        self._before: float | None = None  # when rows that no sample asks for are new
 
     @property
     def in_flash(self) -> bool:
@@ -125,8 +127,14 @@ class Service:
     def begin(self, script: Script, up: Up, update: bool, whole: bool) -> None:
         """Say what the numbers are that will come; parameters as of `swarm.system.System.train`.
 
-        Adding a gradient to one that is kept takes an update unit as long as an update; sums are kept in DRAM.
+        Adding a gradient to one that is kept takes an update unit as long as an update; sums are kept in DRAM.  Rows of
+        tables that no sample of the only pass asks for are updated before all others: they are not used in it either.
         """
+        unasked = self.coordinator.unasked
+        self._before = None
+        if update and not whole and not self._in_parts and unasked:
+            self._before = float(up.units.through([self.settled], unasked)[0])
+        self._in_parts = not update
         places = np.concatenate(script.places)
         updated = places < script.offsets[-1]
         written = None
@@ -140,9 +148,10 @@ class Service:
         if not len(up.came):
             return
         self.settled = float(np.max(up.new if finite else up.came))
-        if finite:  # what has no gradient is updated behind all that have one
+        if self._before is None and finite:  # what has no gradient is updated behind all that have one
             more = self.coordinator.unasked * up.units.gap
             self.settled, up.units.free = self.settled + more, up.units.free + more
+        other = self.settled if self._before is None else self._before
         if not finite:
             self._patterns = [None for _ in self.parameters]
             return
@@ -152,7 +161,7 @@ class Service:
             zip(self.parameters, script.offsets[:-1], script.offsets[1:], strict=True)
         ):
             pattern, asked = parameter.pattern, parameter.gradient_pattern
-            own = self.coordinator.of_all(k, new[first:last], self.settled)
+            own = self.coordinator.of_all(k, new[first:last], other)
             if asked is not pattern:
                 at = np.clip(np.searchsorted(asked.flat, pattern.flat), 0, max(0, asked.count - 1))
                 known = asked.flat[at] == pattern.flat if asked.count else np.zeros(pattern.count, bool)
