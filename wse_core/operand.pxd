@@ -136,6 +136,24 @@ cdef inline int64_t address_of(ce_t* ce, const opnd_t* o, int32_t base, uint32_t
     offset += <int64_t>rest * stride_of(ce, o, 0)       # the outermost dimension has no end here, as in one dimension
     return base + offset * o.words
 
+cdef inline uint32_t row_left(ce_t* ce, const opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
+    # A step does not cross the end of the innermost row of a 4-D operand.
+    cdef uint32_t e
+    if o.mode != OPND_MEM4D:
+        return g
+    e = extent_of(ce, o, desc(ce, o).ndim - 1)
+    e = e - k % e
+    return e if e < g else g
+
+cdef inline uint32_t group_of(ce_t* ce, thread_t* th) noexcept nogil:
+    cdef const form_t* f = th.form
+    cdef uint32_t g = f.group
+    if g > th.n - th.k:
+        g = th.n - th.k
+    if g > 1 and in_memory(th):
+        g = row_left(ce, &f.a, th.k, row_left(ce, &f.b, th.k, row_left(ce, &f.c, th.k, g)))
+    return g
+
 cdef inline uint64_t all_but_base(const dsr_t* r, uint64_t kept) noexcept nogil:
     cdef uint64_t found
     memcpy(&found, &r.number, 8)            # of a short DSR this is more than there is of it

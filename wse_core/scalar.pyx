@@ -300,9 +300,10 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
     # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet.
     cdef const instr_t* code = ce.prog.code
     cdef const instr_t* ins = code + ce.pc
-    cdef uint64_t begun = at[0], t = begun, issued = begun, acct = begun, free = begun, last = begun, ahead = s.ahead
-    cdef uint64_t busy = 0, wholes = 0, over    # cycles of plain instructions, of whole operations but for their start
-    cdef uint32_t done = 0, pc = ce.pc, gap, following, conflict = 0, lost
+    cdef const instr_t* did = NULL              # the last one that was done, in cycle `issued`
+    cdef uint64_t begun = at[0], t = begun, issued = begun, free, acct, last = begun, ahead = s.ahead
+    cdef uint64_t busy = 0, wholes = 0, over = 0    # cycles of plain instructions, of whole operations but the start
+    cdef uint32_t done = 0, gap, following, lost = 0
     cdef bint goes = True
     while True:
         if ins.flags & I_PLAIN:
@@ -311,19 +312,14 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
             if not do_plain(s, ce, ins, &following, &gap):
                 break
             results_wait(ce, ins, t)
-            pc = following
             busy += ins.slots
-            acct = t + ins.slots
             free = t + gap
-            conflict = 0
         elif not TRACE and ins.flags & I_VECTOR:
             over = vec_whole(s, ce, t, ins, &lost)
             if over == 0:
                 break
-            pc = ins.next
-            acct = over
-            conflict = lost
-            last = over - 1 - conflict
+            following = ins.next
+            last = over - 1 - lost
             wholes += over - t - s.f.p.start
             free = over + drain_of(s, s.shapes[ins.shape].mac, s.shapes[ins.shape].n)
         else:
@@ -331,18 +327,20 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
             break
         done += 1
         issued = t
-        ins = code + pc
+        did = ins
+        ins = code + following
         t = free if ce.ready_max <= free else registers_when(ce, ins, free)
         if t >= ahead or beside and ins.quiet == 0:
             goes = False
             break
-    if done:
+    if did != NULL:
+        acct = issued + did.slots if did.flags & I_PLAIN else last + 1 + lost
         ce.main_state = MAIN_RUN
         ce.rr = MAIN
-        ce.pc = pc
+        ce.pc = <uint32_t>(ins - code)
         ce.next = free
         ce.pipe_free = acct
-        ce.tail_conflict = <uint16_t>conflict
+        ce.tail_conflict = 0 if did.flags & I_PLAIN else <uint16_t>lost
         touched(s, last)
         n[0] += done - 1
         if goes:

@@ -116,28 +116,35 @@ cdef inline int packing(const opnd_t* o) noexcept nogil:
         return -1
     return 1 if (o.flags & F_PACKED and o.words == 1) else 0
 
+cdef inline void reach_of(ce_t* ce, const opnd_t* o, uint32_t n, int64_t* before, int64_t* behind) noexcept nogil:
+    # How far the first words of n elements, in one dimension or in several, lie before the base, and behind it.
+    cdef int64_t reach
+    cdef int k
+    before[0] = behind[0] = 0
+    if o.mode == OPND_MEM1D:
+        reach = <int64_t>(n - 1) * o.step
+        before[0] = min(reach, <int64_t>0)
+        behind[0] = max(reach, <int64_t>0)
+        return
+    for k in range(desc(ce, o).ndim):
+        reach = <int64_t>(extent_of(ce, o, k) - 1) * stride_of(ce, o, k) * o.words
+        before[0] += min(reach, <int64_t>0)
+        behind[0] += max(reach, <int64_t>0)
+
 cdef void check_range(ce_t* ce, opnd_t* o, int32_t base, uint32_t n) noexcept nogil:
     # Mark an operand none of whose n elements can fault, so that nobody has to watch each step.
-    cdef int64_t lo, hi, reach
-    cdef int k
+    cdef int64_t lo = 0, hi
     o.checked = o.mode == OPND_CONST or o.mode == OPND_REG or o.mode == OPND_NONE or n == 0
     if o.checked or n == NO_END or not is_memory(o):
         return
-    lo = base
-    hi = base
-    if o.mode == OPND_MEM1D:
-        reach = <int64_t>(n - 1) * o.step
-        lo += reach if reach < 0 else 0
-        hi += reach if reach > 0 else 0
-    elif o.mode == OPND_CIRCULAR:
-        hi += <int64_t>(desc(ce, o).length - 1) * o.words
+    if o.mode == OPND_CIRCULAR:
+        hi = <int64_t>(desc(ce, o).length - 1) * o.words
+    elif o.mode == OPND_MEM4D and n > length_of(ce, o):
+        return
     else:
-        if n > length_of(ce, o):
-            return
-        for k in range(desc(ce, o).ndim):
-            reach = <int64_t>(extent_of(ce, o, k) - 1) * stride_of(ce, o, k) * o.words
-            lo += reach if reach < 0 else 0
-            hi += reach if reach > 0 else 0
+        reach_of(ce, o, n, &lo, &hi)
+    lo += base
+    hi += base
     o.checked = (lo >= <int64_t>ce.prog.code_words
                  and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
                  and (o.words == 1 or (base & 1) == 0))
@@ -346,20 +353,20 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
 cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k) noexcept nogil:
     # Note for which DSR an operand is as it is; False: it depends on more than that.
     cdef dsr_t* r
-    cdef int64_t reach, lowest = 0, highest = 0xFFFF
+    cdef int64_t lowest = 0, highest = 0xFFFF, before = 0, behind = 0
     shape.same[k] = 0
     shape.odd[k] = 0
     if o.dsr == NO_PLACE:
         return True
-    if not (is_fabric(o) or o.mode == OPND_MEM1D and o.checked):
+    if not (is_fabric(o) or (o.mode == OPND_MEM1D or o.mode == OPND_MEM4D) and o.checked):
         return False
     r = dsr_at(ce, o.dsr)
     shape.same[k] = all_but_base(r, shape.kept)
     shape.place[k] = <uint16_t>(<char*>r - <char*>ce)
-    if o.mode == OPND_MEM1D and shape.n:
-        reach = <int64_t>(shape.n - 1) * o.step
-        lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
-        highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - (reach if reach > 0 else 0)
+    if is_memory(o) and shape.n:
+        reach_of(ce, o, shape.n, &before, &behind)
+        lowest = <int64_t>ce.prog.code_words - before
+        highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - behind
         shape.odd[k] = o.words - 1
     if not ce.prog.moves:       # the base is the descriptor's; what stands before the number says nothing
         lowest, highest = 0, 0xFFFF
@@ -382,6 +389,10 @@ cdef inline uint8_t whole_way(const num_t* num, const shape_t* shape, const form
         return WAY_FMULS
     return WAY_FH2S if f.op == OP_FH2S else WAY_ANY
 
+cdef inline bint in_one(const opnd_t* o) noexcept nogil:
+    # Of an operand that never faults: in one dimension, if in memory.
+    return o.mode != OPND_MEM4D
+
 cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t* f) noexcept nogil:
     # What `vec_whole` asks about a shape.
     cdef int64_t period = bank_period(s)
@@ -395,7 +406,8 @@ cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t
     shape.mac = is_mac(f.op)
     shape.steps = (shape.n + f.group - 1) // f.group
     shape.way = WAY_NOT
-    if (shape.form != NULL and f.kind == KIND_BULK and shape.n > 0 and not f.one_bank and not f.live
+    if (shape.form != NULL and f.kind == KIND_BULK and in_one(&f.a) and in_one(&f.b) and in_one(&f.c)
+            and shape.n > 0 and not f.one_bank and not f.live
             and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0):
         shape.way = whole_way(num, shape, f)
 
@@ -509,24 +521,6 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
-cdef inline uint32_t row_left(ce_t* ce, const opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
-    # A step does not cross the end of the innermost row of a 4-D operand.
-    cdef uint32_t e
-    if o.mode != OPND_MEM4D:
-        return g
-    e = extent_of(ce, o, desc(ce, o).ndim - 1)
-    e = e - k % e
-    return e if e < g else g
-
-cdef inline uint32_t group_of(ce_t* ce, thread_t* th) noexcept nogil:
-    cdef const form_t* f = th.form
-    cdef uint32_t g = f.group
-    if g > th.n - th.k:
-        g = th.n - th.k
-    if g > 1 and in_memory(th):
-        g = row_left(ce, &f.a, th.k, row_left(ce, &f.b, th.k, row_left(ce, &f.c, th.k, g)))
-    return g
-
 cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # First cycle in which the next step of an operation that is stepped can issue as things stand in cycle t; NEVER =
     # something must happen first. th.next lies no later than the cycles to be booked; th.wait is WAIT_PIPE, and becomes

@@ -144,7 +144,7 @@ cdef _routes(Memory m, spec):
     cdef bint some = False, edge
     queue_slots = _queue_slots(spec)
     for c, table in sorted(spec.routes.items()):
-        s.f.route[c] = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
+        s.f.route[c] = <uint64_t*>m.share(s.f.n_cells * sizeof(uint64_t))
         s.f.shared_bits[c] = <uint64_t*>m.map(s.f.n_words * sizeof(uint64_t))
         kinds = np.ascontiguousarray(table.kinds).view(np.uint8).reshape(len(table.kinds), sizeof(route_t))
         which = np.ascontiguousarray(table.which, np.uint16)
@@ -285,7 +285,7 @@ cdef _programs(Memory m, spec):
         g.sram = <uint16_t*>memory
         memory += _lines(<uint64_t>g.n_pe * g.data_words * 2)
         _settle(s, number, places[number], program.data)
-    s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
+    s.shapes = <shape_t*>m.share(max(1, s.f.n_shapes) * sizeof(shape_t))
     s.work = <uint64_t*>m.map(N_OPS * N_HALVES * WORK_COLUMNS * sizeof(uint64_t))
     s.f.forms = <forms_t*>m.map(sizeof(forms_t))
     s.f.forms.of = <form_t*>m.map(MOST_FORMS * sizeof(form_t))
@@ -345,7 +345,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     decoded = list(_isa.decode(program.code))
     index_of = {at: n for n, (at, *_) in enumerate(decoded)}
     g.n_code = len(decoded)
-    g.code = <instr_t*>m.map((g.n_code + 1) * sizeof(instr_t))
+    g.code = <instr_t*>m.share((g.n_code + 1) * sizeof(instr_t))
     g.code_words = program.code_words
     g.data_words = program.footprint - program.code_words
     g.data_tasks = program.data_tasks

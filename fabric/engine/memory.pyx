@@ -138,6 +138,23 @@ cdef class Memory:
         self.maps.append((<size_t>p, n))
         return p
 
+    cdef void* share(self, uint64_t size) except NULL:
+        # A table of zeros most of which will be touched; beside others in large pages, where a run touches more small
+        # ones than the host's address translation holds.  Gain: a 25th of a decode step on 96 x 128 PEs.
+        cdef uint64_t n = (size + 63) & ~<uint64_t>63
+        cdef char* p
+        if not SHARED_FROM <= self.s.f.n_cells < SHARED_TO or n >= LARGE_PAGE:
+            return self.map(size)
+        if self.left < n:
+            p = <char*>self.map(POOL + LARGE_PAGE)
+            self.pool = <char*>((<uint64_t>p + LARGE_PAGE - 1) & ~<uint64_t>(LARGE_PAGE - 1))
+            self.left = POOL
+            large_pages(self.pool, POOL)
+        p = self.pool
+        self.pool += n
+        self.left -= n
+        return p
+
     cdef cells(self, map_t* maps, int n):
         # Empty sets of cells in one mapping.
         cdef uint64_t size = self.s.f.n_words + self.s.f.n_rows

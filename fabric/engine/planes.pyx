@@ -157,8 +157,8 @@ cdef _tables(Memory m, own, groups):
     cdef const uint64_t[::1] cells
     for group in groups:
         size = <uint64_t>s.f.n_cells * s.plane[<int>group[0]].size * sizeof(uint64_t)
-        queues = <uint64_t*>m.map(size)
         used = sum(int(np.bitwise_count(own[number]).sum()) for number in group)
+        queues = <uint64_t*>(m.share(size) if used >= s.f.n_cells // SPARSE else m.map(size))
         if size >= LARGE_PAGE and size <= large and used >= s.f.n_cells // SPARSE:
             # A small page holds few queues, so most of a run's first visits would be first to a page too. Gain: a
             # tenth of a sum over the whole wafer, a word per PE.

@@ -71,6 +71,49 @@ def test_operations_of_one_form_have_places_and_values_of_their_own(backend):
         assert fabric.read("data", x, 0).ravel().tolist() == want.tolist()
 
 
+def walks(layout, op):
+    """Place a program that does an operation on walks in three dimensions, from where each PE is told to begin."""
+    p = Program("p")
+    data = p.array("data", 96, "f32", np.linspace(-3, 5, 96))
+    other = p.array("other", 96, "f32", np.linspace(2, 1, 96))
+    where, long = p.array("where", 1, "u16"), p.array("long", 1, "u16")
+    with p.task("main"):
+        begin, rows = p.reg16("begin"), p.reg16("rows")
+        p.ld16(begin, where)
+        p.ld16(rows, long)
+        to, left, right = (p.dsr(file) for file in ("dest", "src0", "src1"))
+        with p.loop(2):
+            p.load(to, p.mem4d(data, (2, 2, 3), (24, 7, 2)))
+            p.load(left, p.mem4d(data, (2, 3, 2), (9, 3, 1)))
+            p.load(right, p.mem1d(other, 12))
+            p.dsr_off(to, begin)
+            p.dsr_off(left, begin)
+            p.dsr_len(to, rows)
+            p.dsr_len(left, rows)
+            getattr(p, op)(to, left, right)
+            getattr(p, op)(to, left, 1.5)
+    layout.place(p, 0, 0, 4, 1)
+
+
+@pytest.mark.parametrize("op", ["fadds", "fmaxs", "fmins", "fmuls", "fsubs"])
+def test_walks_in_several_dimensions_begin_where_each_pe_has_them(op):
+    """Both machines: values, cycles and counters."""
+    seen = []
+    for backend in ("compiled", "reference"):
+        layout = Layout(4, 1)
+        walks(layout, op)
+        fabric = Fabric(layout, backend)
+        for x, told in enumerate([(0, 1), (2, 2), (40, 2), (12, 1)]):
+            for name, value in zip(("where", "long"), told, strict=True):
+                fabric.write(name, [value], x, 0)
+        fabric.launch("main")
+        fabric.run(10_000)
+        counters = fabric.all_counters()
+        counts = {name: values.tolist() for name, (values, _) in counters.items()}
+        seen.append((fabric.cycle, fabric.read("data", 0, 0, 4, 1).tobytes(), counts))
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.slow
 def test_eight_microthreads_take_little_memory():
     """A microthread takes 48 bytes of its PE; 128 when each had a form of its own, and then this was 2,611 bytes."""
