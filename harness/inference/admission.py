@@ -70,7 +70,7 @@ def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:
         return _in_a_batch(request, request.batch)
     if request.draft is not None:
         return _with_a_draft(request, request.draft)
-    if request.chunk is not None and len(request.prompt) > 1:
+    if request.chunk is not None and len(request.prompt) > 1 + _before(request):
         return _in_chunks(request, request.chunk)
     if request.decode_mesh is not None:
         return _on_two_meshes(request, request.decode_mesh)
@@ -165,14 +165,20 @@ def _with_a_draft(request: AnswerRequest, draft: Model) -> tuple[Drafted, list[W
     return Drafted(found[0], found[1], alone), words
 
 
+def _before(request: AnswerRequest) -> int:
+    """Return how many tokens of the prompt another answer has read."""
+    return 0 if request.prefix is None else request.prefix.count
+
+
 def _in_chunks(request: AnswerRequest, size: int) -> tuple[Chunks, list[Words]]:
     """Return a program that reads all but the last token of the prompt in pieces, and one that answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
     place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, int8=request.int8)
     length = len(request.prompt) - 1
-    size = min(size, length) if length > 1 else 2
-    built = Chunks(machine, place, length, size, policy, request.answers)
+    begun = _before(request)
+    size = min(size, length - begun) if length - begun > 1 else 2
+    built = Chunks(machine, place, length, size, policy, request.answers, begun)
     admit(built.reader.place, machine, request.tokens, policy)
     return built, [built.words()]
 

@@ -291,11 +291,24 @@ class AnswerRequest:
         if several and self.policy == "concat" and at_once and not pieces:
             what = "a prompt that was read at once lies on all rows, and steps of this cache are priced on the last one"
             raise UnsupportedError(what, where="--prefix", hint="a file whose prompt was read with --prefill token")
-        for option, asked in (("--chunk", self.chunk is not None), ("--prefill mesh", self.prefill == "mesh")):
-            if asked:
-                what = "behind a prefix a prompt is read token by token"
-                raise UnsupportedError(what, where=option, hint="leave --prefix out, or this option")
+        if self.prefill == "mesh":
+            what = "behind a prefix a prompt is read in pieces or token by token"
+            raise UnsupportedError(what, where="--prefill mesh", hint="leave --prefix out, or this option")
+        if self.chunk is not None:
+            self._check_pieces(prefix)
         prefix.check_prompt(self)
+
+    def _check_pieces(self, prefix: Prefix) -> None:
+        """Refuse prompts in pieces behind keys and values that lie elsewhere than those of pieces would."""
+        if self.at_a_time is not None:
+            what = "with layers at a time a prompt is read token by token behind a prefix"
+            raise UnsupportedError(what, where="--chunk", hint="leave --prefix out, or this option")
+        if self.policy == "shift":
+            what = "pieces of a prompt have their places from its first token on, and entries of this cache have moved"
+            raise UnsupportedError(what, where="--chunk", hint="--cache round or concat, or --prefix left out")
+        if prefix.blocks(self.mesh[1], self.policy) is not None:
+            what = "pieces go on behind tokens that lie where one by one they would, not as where they are read at once"
+            raise UnsupportedError(what, where="--chunk", hint="a file whose prompt was read in pieces or by token")
 
     def _check_draft(self, draft: Decoder) -> None:
         """Refuse a draft that cannot guess."""

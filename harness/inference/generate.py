@@ -36,7 +36,7 @@ from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
-from fabric.networks.inference.resident import DecodeStep, ResidentDecoder, Resumed, added_counters
+from fabric.networks.inference.resident import DecodeStep, ResidentDecoder, Resumed, added_counters, with_room
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import Compared
@@ -239,11 +239,19 @@ def _at_once(
 
 def _in_chunks(built: Chunks, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
     """Let all but the last token of the prompt be read in pieces on the mesh that then decodes."""
-    tables, read = built.decode.tables(weights), list(request.prompt[:-1])
-    reading = built.read(weights, tables, read)
+    tables, prefix, lasting = built.decode.tables(weights), request.prefix, None
+    read = list(request.prompt[built.begun : -1])
+    if prefix is not None:
+        check_prefix(prefix, request, weights)
+        answer.reused, answer.reused_cycles = prefix.count, prefix.cycles
+        lasting = with_room(prefix.lasting, built.decode.place)
+    reading = built.read(weights, tables, read, lasting=lasting)
     compared = None
     if request.verify:
         compared = _compared(Oracle(built.decode, weights, tables), request, weights, answer, in_pieces=True)
+        if prefix is not None and lasting is not None:
+            compared.oracle.take_over(lasting["cache"], prefix.count)
+            compared.follow(prefix.tokens)
     taken = iter(read)
     for number, step in enumerate(reading.steps, 1):
         mark(step.begun, f"piece {number} of the prompt", TRACK, step.begun + step.cycles)
@@ -363,7 +371,7 @@ def _answered(
             progress = _silent(progress)
             hear(number, token)
     ended = bool(answer.tokens) and answer.tokens[-1] in stops
-    first = answer.resumed or answer.reused or (length - 1 if answer.at_once else 0)
+    first = answer.resumed or (length - 1 if answer.at_once else answer.reused)
     for position in () if ended else range(first, tokens):
         of_prompt = position < length - answer.at_once
         step = came or _taken(begun.resident, queue[position], of_prompt, answer, begun.compared)

@@ -86,6 +86,8 @@ class Chunks:
     policy : {"shift", "concat", "round"}
     answers : int, optional
         As of `Decode`.
+    begun : int
+        So many of these tokens are in the cache before, one by one; the first program goes on behind them.
 
     Attributes
     ----------
@@ -94,9 +96,16 @@ class Chunks:
     """
 
     def __init__(
-        self, machine: Machine, place: DecoderPlacement, length: int, size: int, policy: str, answers: int | None = None
+        self,
+        machine: Machine,
+        place: DecoderPlacement,
+        length: int,
+        size: int,
+        policy: str,
+        answers: int | None = None,
+        begun: int = 0,
     ) -> None:
-        self.length, self.size = length, size
+        self.length, self.size, self.begun = length, size, begun
         wide = self.reading(place, size)
         code = max(code_words(place), code_words(wide))
         blocks = blocks_of(length, place.height, policy)
@@ -114,7 +123,8 @@ class Chunks:
 
     def pieces(self) -> list[list[int]]:
         """Return the tokens before that of each lane in each step; the last lanes of the last one repeat others."""
-        return pieces_of(self.length, self.size)
+        rest = pieces_of(self.length - self.begun, self.size)
+        return [[self.begun + before for before in piece] for piece in rest]
 
     def read(
         self,
@@ -122,8 +132,19 @@ class Chunks:
         tables: Mapping[str, Bits],
         tokens: Sequence[int],
         backend: Backend | None = None,
+        lasting: Mapping[str, Bits] | None = None,
     ) -> ChunkReading:
         """Let the first program read so many tokens as this is for.
+
+        Parameters
+        ----------
+        weights, tables
+            As of `ResidentDecoder`.
+        tokens : sequence of int
+            Those that are not in the cache before.
+        backend : {"compiled", "reference"}, optional
+        lasting : mapping, optional
+            Of those that are, as `ResidentDecoder.lasting`.
 
         Raises
         ------
@@ -131,11 +152,15 @@ class Chunks:
             A token that does not exist, or logits that are no numbers.
         """
         resident, steps = BatchResident(self.reader, weights, backend, tables), []
-        for first in range(0, self.length, self.size):
+        before = 0  # the lane of the token before a piece; what was read before lies in the first one
+        if lasting is not None:
+            resident.enter(0, lasting, self.begun)
+        for first in range(0, self.length - self.begun, self.size):
             piece = tokens[first : first + self.size]
             given: list[LaneToken | None] = [
-                LaneToken(token, first + k == 0, k - 1 if k else self.size - 1) for k, token in enumerate(piece)
+                LaneToken(token, self.begun + first + k == 0, k - 1 if k else before) for k, token in enumerate(piece)
             ]
+            before = self.size - 1
             steps.append(resident.step([*given, *[None] * (self.size - len(piece))]))
         fabric = resident.fabric
         kept = {name: fabric.read(name) for name in KEPT if name in tables or name == "cache"}

@@ -220,6 +220,32 @@ def test_a_prompt_goes_on_behind_what_was_read(tmp_path, model, way):
     assert len(form.tokens) == len(found.token_cycles)
 
 
+@pytest.mark.parametrize(
+    ("model", "way", "other"),
+    [
+        ("plain", {"policy": "round"}, {"prefill": "token"}),
+        ("local", {"policy": "concat", "mesh": (1, 3), "dtype": "cb16"}, {"prefill": "auto", "chunk": 3}),
+        ("plain", {"policy": "round", "mesh": (3, 1), "cache_dtype": "int8"}, {"prefill": "auto", "chunk": 2}),
+    ],
+)
+def test_a_prompt_goes_on_in_pieces(tmp_path, model, way, other):
+    """Behind what was read token by token or in pieces; tokens and logits are those of a prompt read in pieces."""
+    options = {"sampling": Sampling(), "count": 2, "prompts": [[3, 1, 4, 2]]} | way
+    answer(asked(model, **(options | other), file=tmp_path / "a.npz"))
+    plain = asked(model, **(options | {"prefill": "auto", "chunk": 3, "count": 5}))
+    request = behind(tmp_path / "a.npz", plain, [2, 0, 4, 1, 2, 0], file=tmp_path / "b.npz")
+    answer(replace(request, count=2))
+    found, whole = answer(request), answer(replace(request, prefix=None, file=None))
+    assert (found.reused, found.resumed, found.pieces) == (5, 12, 2)
+    assert found.tokens == whole.tokens
+    assert np.array_equal(found.logits, whole.logits)
+    assert found.bit_exact
+    assert found.steps_compared == found.steps == len(request.prompt) - 5 + 4
+    assert found.token_cycles[-1] == whole.token_cycles[-1]
+    form = estimate(request)
+    assert form.prefill == pytest.approx(sum(found.prompt_cycles), rel=0.03)
+
+
 def test_requests_of_a_batch_begin_alike(tmp_path):
     """Lanes take what was read at once, as long as the texts begin alike; bits are those of each request alone."""
     request = asked("normed", prefill="mesh", sampling=Sampling(), count=2, file=tmp_path / "a.npz")
@@ -286,7 +312,8 @@ def test_a_prefix_of_another_kind_is_refused(file, tmp_path):
     with pytest.raises(ConfigError, match="the prompt has 3 tokens, and 2 of the 7"):
         replace(request, prompts=[[3, 1, 5]], prefix=read_prefix(file))
     for more, name in (({"regions": 1}, "--prefix"), ({"decode_mesh": (1, 1)}, "--prefix"),
-                       ({"chunk": 2}, "--chunk"), ({"prefill": "mesh"}, "--prefill mesh")):  # fmt: skip
+                       ({"chunk": 2, "policy": "shift"}, "entries of this cache have moved"),
+                       ({"prefill": "mesh"}, "--prefill mesh")):  # fmt: skip
         with pytest.raises(UnsupportedError, match=name):
             behind(file, request, [1], **more)
     with pytest.raises(ConfigError, match="no such file.*--cache-file"):
