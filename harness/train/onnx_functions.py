@@ -210,7 +210,7 @@ def _fitted(row: Activation, x: np.ndarray, y: np.ndarray) -> Composed | None:
         found = np.linalg.lstsq(both, y, rcond=None)[0]
         return float(np.square(both @ found - y).sum()), float(found[0]), float(found[1])
 
-    rates = np.concatenate([sign * np.geomspace(1 / 16, 16, 65) for sign in (1, -1)])
+    rates = np.concatenate([sign * np.geomspace(1 / 64, 16, 81) for sign in (1, -1)])
     for kind, beside in (("", np.zeros_like(x)), ("straight", x), ("bent", np.maximum(x, 0))):
         best = min(rates.tolist(), key=lambda rate: apart(rate, beside)[0])
         low, high = sorted((best / 1.1, best * 1.1))

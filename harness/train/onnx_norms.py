@@ -163,13 +163,13 @@ class _NormGraph:
 
     def _by_length(self, name: str, below: str) -> _Unit | None:
         """Return the normalisation of rows by their lengths, which may have a least one."""
-        node = self._back(below)
+        node, share = self._share_of(self._back(below), 1.0)
         if node is not None and node.op_type in ("Clip", "Max", "Add"):
             least = self._number(node.input[1])
             above = node.op_type == "Clip" and len(node.input) > 2 and bool(node.input[2])
             if least is None or not 0 <= least <= SMALL or above:
                 return None
-            node = self._back(node.input[0])
+            node, share = self._share_of(self._back(node.input[0]), share)
         if node is not None and node.op_type == "Sqrt":
             inner = self._back(node.input[0])
             square = None if inner is None else self._mean_of(inner.output[0], "ReduceSum")
@@ -179,7 +179,15 @@ class _NormGraph:
             square = None if node is None else self._mean_of(node.output[0], "ReduceL2")
             same = square == (name, -1)
         count = self._count(name)
-        return _Unit(name, count, 0.0, count**-0.5, "", False) if same and count else None
+        times = round(count**-0.5 / share, 6) if count and share else 0.0  # 1 if it is the root of the mean of squares
+        return _Unit(name, count, 0.0, times, "", False) if same and times else None
+
+    def _share_of(self, node: Any, share: float) -> tuple[Any, float]:
+        """Return what is multiplied with, or divided by, a number, and that number besides."""
+        number = self._number(node.input[1]) if node is not None and node.op_type in ("Mul", "Div") else None
+        if node is None or not number:
+            return node, share
+        return self._back(node.input[0]), share * number if node.op_type == "Mul" else share / number
 
     def _count(self, name: str) -> int:
         """Return how many numbers a row of a tensor has, 0 if that is not known."""

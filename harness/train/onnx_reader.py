@@ -1451,7 +1451,24 @@ class OnnxReader:
         """Return whether the axis of a normalisation is that of features."""
         return self._of(node, "axis", -1) in (-1, 1)
 
+    def _norm_of_images(self, node: Any, x: FileTensor) -> None:
+        """Append a normalisation over whole images, and a factor and a shift for each pixel of each channel."""
+        self._small(node)
+        name = self._add_node(node, "groupnorm", x, groups=1, fixed=True)
+        for what, around in (("weight", 1), ("bias", 0)):
+            key = f"{name}.norm.{what}"
+            self.tensors[key], self.origins[key] = np.full(x.shape[0], around, np.float32), ()
+        for place, (op, what) in enumerate((("scale", "weight"), ("shift", "bias")), 1):
+            given = node.input[place] if len(node.input) > place else ""
+            if not given or (given not in self.origin and np.all(self.known.get(given) == 1 - (op == "shift"))):
+                continue
+            name = self._add_node(node, op, self.values[node.output[0]], name=self._named(node, 1), each=True)
+            self._vector(node, place, f"{name}.{what}", x.features, f"a {what}")
+
     def _norm(self, node: Any, x: FileTensor) -> None:
+        if x.node and len(x.shape) == 3 and self._of(node, "axis", -1) in (1, -3) and not x.groups:
+            self._norm_of_images(node, x)
+            return
         if not self._over_features(node) or len(x.shape) > 1:
             self._refuse(node, "only the features of a sample are normalised here")
         self._small(node)

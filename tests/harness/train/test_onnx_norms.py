@@ -134,14 +134,16 @@ def test_rows_less_their_mean_over_their_deviation_are_normalised(tmp_path_facto
 
 
 @pytest.mark.parametrize(("least", "other"), [(least, other) for least in LENGTHS for other in (0, 1)])
-def test_rows_over_their_lengths_are_normalised_without_a_mean(folder, least, other):
+@pytest.mark.parametrize("root", [False, True])
+def test_rows_over_their_lengths_are_normalised_without_a_mean(folder, least, other, root):
     """Beside another normalisation, whose epsilon is another one."""
     f = RowsFile(1)
     f.at = f.op("LayerNormalization", f.at, "g", "h") if other else f.at
     length = f.op("ReduceL2", f.at, np.array([-1]), row=1)
+    length = f.op("Mul", length, np.float32(N**-0.5), row=1) if root else length
     length = f.op(least, length, np.float32(LENGTHS[least]), row=1) if least != "plain" else length
     f.at = f.op("Div", f.at, length if least == "Add" else f.op("Expand", length, np.array([8, N])))
-    assert compared(f) == ["norm"] * other + ["rms", "multiple"]
+    assert compared(f) == ["norm"] * other + ["rms"] + ["multiple"] * (not root)
 
 
 @pytest.mark.parametrize("form", [{"epsilon": "outside"}, {"epsilon": "inside"}])
