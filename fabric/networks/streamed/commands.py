@@ -27,7 +27,7 @@ from fabric.kernels.streamed import gradient, placement
 from wse_core.encoding import N_CONTROL_IDS
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "SHARED", "data_of", "given_out", "room", "word"]
+__all__ = ["FORMS", "HOMES", "MOST", "MOST_SHARED", "POINTERS", "SHARED", "data_of", "given_out", "room", "word"]
 
 POINTERS = {
     "source": "pointer: features that weights and places of the mask refer to",
@@ -65,8 +65,13 @@ SHARED = (
     *("plane_gradients", "plane_back_sum", "plane_back_dot", "plane_back", "resample", "own_strip"),
     *("channel_dot", "channel_total", "pool_inner", "pool_in", "pool_max_back", "pool_mean_back", "channel_gradients"),
     *("log", "share", "floor", "peak", "recall", "deviation", "row16"),
+    *("mean", "dot", "head_back", "group_norm", "batch_sums", "batch_unit", "batch_row", "join_max", "pass_max"),
+    *("grad_beta", "grad_gamma", "sum_row", "var_row", "norm_row", "back_sum", "back_dot", "back_row"),
 )
 """These commands may share an id, in this order: a few cycles for each, and those come first that come seldom."""
+
+MOST_SHARED = 15
+"""At most so many commands share an id: each needs one of the ids of local tasks, which colors take too."""
 
 _FREE = tuple(number for number in range(N_CONTROL_IDS) if number != NO_TASK)
 MOST = len(_FREE)
@@ -85,7 +90,7 @@ def given_out(used: Iterable[str]) -> dict[str, int]:
     """
     names = list(dict.fromkeys(used))
     together = [name for name in SHARED if name in names][: len(names) - MOST + 1] if len(names) > MOST else []
-    if len(names) > MOST and len(together) <= len(names) - MOST:
+    if len(names) > MOST and not len(names) - MOST < len(together) <= MOST_SHARED:
         raise UnsupportedError(
             f"the operations of the network take {len(names)} commands, a PE has {MOST}",
             feature="commands",

@@ -19,7 +19,7 @@ from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.windows import window_of
-from fabric.networks.streamed.commands import MOST
+from fabric.networks.streamed.commands import MOST, MOST_SHARED, given_out
 from fabric.networks.streamed.operations.gradients import lacks_memory, lacks_room
 from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
@@ -456,6 +456,28 @@ def test_more_commands_than_ids_are_bit_exact(dtype, rows, width):
     exact(Ran(network, width, 2 * rows, 4, 5), 2.0**6)
     if SOAK or width == 1:  # ids are shared on the fewest PEs as on more
         on_both(lambda: Ran(network, width, rows, 2, 5))
+
+
+def test_commands_of_means_and_joins_share_an_id():
+    """Normalisations of groups and of features, and many functions: as many commands as may share one do."""
+    built = Images(2, 4, 4)
+    built.convolution(4, (3, 3), padding=1)
+    built.group_norm(2)
+    built.windowed("avgpool", (2, 2), 2)
+    for op in ("silu", "tanh", "sigmoid", "elu", "mish", "softplus", "hardswish", "gelu_erf", "relu6"):
+        built.node(op)
+    built.node("linear", inputs=built.features, outputs=4, bias=1)
+    built.shape = 4, 1, 1
+    built.node("norm")
+    built.node("gelu")
+    network = built.network(3)
+    ids = ids_of(network)
+    shared = [name for name, number in ids.items() if number == ids["mean"]]
+    assert set(shared) >= {"mean", "dot", "group_norm"}
+    assert len(shared) <= MOST_SHARED
+    exact(Ran(network, 2, 2, 2, 5), 2.0**6)
+    with pytest.raises(UnsupportedError, match="take 79 commands, a PE has 63"):
+        given_out([*ids, "a", "b", "c", "d"])
 
 
 def test_a_lack_of_registers_is_told_from_other_errors():
