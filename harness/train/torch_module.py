@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["from_torch"]
 
 STATISTICS = (".running_mean", ".running_var")
+SUMMARY = "## Exception summary"
+"""What goes before this in an error of PyTorch's exporter is advice to its authors."""
 COUNTER = ".num_batches_tracked"
 """Batch normalisation counts its batches here; PyTorch itself uses the number only where momentum is None."""
 
@@ -89,7 +91,7 @@ def from_torch(
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", where=path) from None
     except Exception as error:  # the exporter has many of its own
-        text = " ".join(str(error).split())[:200] or type(error).__name__
+        text = " ".join(str(error).partition(SUMMARY)[2].split() or str(error).split())[:300] or type(error).__name__
         raise ConfigError(f"PyTorch cannot export the module: {text}", where="module") from error
     finally:
         module.train(trained)
