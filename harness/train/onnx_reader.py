@@ -319,7 +319,9 @@ class OnnxReader:
         self._frozen()
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
-            raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
+            folded = any(LOST.fullmatch(item.name) for item in self.graph.initializer if len(item.dims) > 1)
+            hint = f"{EXPORT}, for the file was optimised" if folded else "the operations of docs/training.md"
+            raise UnsupportedError(what, where=self.path, feature="onnx", hint=hint)
         image = image or FileTensor("", self.shapes[INPUT]).image
         own = [one["epsilon"] for one in self.nodes if "epsilon" in one]
         for one in self.nodes:
