@@ -9,12 +9,11 @@ import pytest
 
 import wse
 from fabric.networks.graph.dropout import Draw, kept
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size
 from harness.train.config import TrainConfig
 from harness.train.onnx_file import read_onnx
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
-from tests.fabric.networks.test_graphs import share
 from tests.harness.train.test_onnx_file import values, write
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -252,7 +251,7 @@ def test_modules_train_as_in_torch_with_the_same_dropped(folder, kind):
 
         def forward(self, x):
             tokens, features = (x.shape[0] * x.shape[1], x.shape[2]) if x.ndim == 3 else (len(x), x[0].numel())
-            sizes = {"ratio": share(self.ratio), "number": self.number, "together": self.together}
+            sizes = {"ratio": as_size(self.ratio), "number": self.number, "together": self.together}
             stays = kept(Node("d", "dropout", ("x",), sizes), features, tokens, Draw(0, self.iteration))
             return x * torch.from_numpy(stays.reshape(x.shape)) / (1 - self.ratio)
 
