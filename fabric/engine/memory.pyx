@@ -140,7 +140,7 @@ cdef class Memory:
 
     cdef void* share(self, uint64_t size) except NULL:
         # A table of zeros most of which will be touched; beside others in large pages, where a run touches more small
-        # ones than the host's address translation holds.  Gain: a 25th of a decode step on 96 x 128 PEs.
+        # ones than the host's address translation holds.  Gain: a 25th of a decode step where all small tables did.
         cdef uint64_t n = (size + 63) & ~<uint64_t>63
         cdef char* p
         if not SHARED_FROM <= self.s.f.n_cells < SHARED_TO or n >= LARGE_PAGE:
