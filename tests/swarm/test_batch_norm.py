@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -149,6 +151,8 @@ def test_round_trips_take_what_they_take_cycle_by_cycle(network, width, wafers, 
 @examples(40)
 @given(network=networks(), wafers=st.integers(1, 2), tokens=st.integers(3, 5), seed=st.integers(0, 99))
 def test_the_oracle_is_near_real_numbers(network, wafers, tokens, seed):
+    smooth = [replace(node, op="gelu") if node.op.startswith("relu") else node for node in network.nodes]
+    network = replace(network, nodes=tuple(smooth))  # a corner is near to nothing
     ran = Trained(network, 2, 1, wafers, tokens, seed, "numpy")
     done = ran.system.train(ran.shards, 1.0)
     real = PlainGraph(network, "f64")
@@ -156,7 +160,6 @@ def test_the_oracle_is_near_real_numbers(network, wafers, tokens, seed):
     loss, gradients = real.gradients(values, ran.half.decode(ran.given[0]).T.astype(np.float64), ran.y)
     steepest = max(kept[1].max() for node, kept in real.kept.items() if node.endswith(("batchnorm", "groupnorm")))
     assume(steepest < 7)  # one over a deviation
-    assume(not any("relu" in node.name for node in network.nodes))  # which has corners
     wanted = np.concatenate([gradients[tensor.name].ravel() for tensor in network.parameters])
     spread = max(1.0, np.abs(wanted).max())
     assert abs(done.loss - loss) < 0.02 * ran.batch

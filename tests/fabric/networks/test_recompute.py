@@ -77,6 +77,7 @@ def test_networks_of_images_are_bit_exact(network, width, samples, seed):
 @examples(12)
 @given(network=striped(), width=st.integers(1, 3), seed=st.integers(0, 99))
 def test_images_on_several_rows_are_bit_exact(network, width, seed):
+    fitting(again(network), width)
     ran = Ran(again(network), width, network.image_rows, 2, seed, "both")
     assert np.array_equal(ran.found(), ran.expected())
 
