@@ -78,6 +78,13 @@ def random_vectors(rng):
         p.ldi(counter, 0)
         done = []
 
+        def multiplier(kind):
+            if rng.chance(0.6):
+                return scalar[kind]
+            dsr = p.dsr(rng.choice(("src0", "src1")))  # an element of memory for each operation
+            p.load(dsr, walk(kind, rng.choice((6, 30)), rng.chance(0.5)))
+            return dsr
+
         def operation():
             op, n, saves = rng.choice(list(OPS)), rng.choice((1, 2, 3, 4, 5, 8, 17, 31, 60)), rng.chance(0.3)
             dsrs = []
@@ -87,7 +94,7 @@ def random_vectors(rng):
                 dsrs.append(dsr)
             if rng.chance(0.3):
                 dsrs[0] = dsrs[1] if OPS[op][0] == OPS[op][1] else dsrs[0]
-            done.append((op, dsrs, scalar[OPS[op][2]] if op.startswith("fmac") else None))
+            done.append((op, dsrs, multiplier(OPS[op][2]) if op.startswith("fmac") else None))
 
         rng.several(1, 5, operation)
         with p.loop(rng.randint(1, 6)):

@@ -181,6 +181,7 @@ cdef enum:                  # instr_t.flags
     I_PLAIN = 16            # nothing but registers, SRAM, DSRs and the next instruction
     I_LATE = 32             # its results are ready later than its slots are over
     I_MAC = 64              # a multiply-add
+    I_FETCH = 128           # its multiplier is in memory
 
 ctypedef struct opnd_t:     # one operand of a vector operation
     uint8_t mode

@@ -320,9 +320,6 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
             or f.b.mode == OPND_FIFO and f.c.mode == OPND_FIFO and fifo_of(ce, &f.b) == fifo_of(ce, &f.c)):
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_SAME_QUEUE, f.b.queue)
         return False
-    if ins.wd and ins.d >> 4 != FILE_REG:
-        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_PLACE, ins.d)
-        return False
     check_range(ce, &f.a, th.base_a, th.n)
     check_range(ce, &f.b, th.base_b, th.n)
     check_range(ce, &f.c, th.base_c, th.n)
@@ -393,7 +390,8 @@ cdef inline bint in_one(const opnd_t* o) noexcept nogil:
     # Of an operand that never faults: in one dimension, if in memory.
     return o.mode != OPND_MEM4D
 
-cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t* f) noexcept nogil:
+cdef void note_whole(region_t* s, const num_t* num, const instr_t* ins, shape_t* shape,
+                     const form_t* f) noexcept nogil:
     # What `vec_whole` asks about a shape.
     cdef int64_t period = bank_period(s)
     shape.distances = 1
@@ -407,9 +405,31 @@ cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t
     shape.steps = (shape.n + f.group - 1) // f.group
     shape.way = WAY_NOT
     if (shape.form != NULL and f.kind == KIND_BULK and in_one(&f.a) and in_one(&f.b) and in_one(&f.c)
-            and shape.n > 0 and not f.one_bank and not f.live
+            and shape.n > 0 and not f.one_bank and not f.live and not ins.flags & I_FETCH
             and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0):
         shape.way = whole_way(num, shape, f)
+
+cdef bint fetched(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
+                  int id) noexcept nogil:
+    # Take the multiplier from memory, where its DSR points, which goes on by an element; False after a fault.
+    cdef opnd_t o
+    cdef int32_t base = 0
+    cdef uint32_t index = 0
+    memset(&o, 0, sizeof(opnd_t))
+    if not setup_operand(s, ce, cell, t, &o, &base, ins.d, ins.wd, 0, ins):
+        return False
+    if o.mode != OPND_MEM1D:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_PLACE, ins.d)
+        return False
+    if not sram_at(ce, base, o.words, &index):
+        sram_fault(s, ce, cell, t, base, o.words)
+        return False
+    if TRACE and s.checks != NULL:
+        touches(s, ce, cell, t, id, <uint32_t>base, base, o.words, False, False)
+    th.scalar = sram_read(ce, index, o.words)
+    dsr_at(ce, o.dsr).base = <uint16_t>(base + o.step)
+    s.work[((OP_LD32 if o.words == 2 else OP_LD16) * N_HALVES + ce.prog.num.half) * WORK_COLUMNS] += 1
+    return True
 
 cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
                     int id) noexcept nogil:
@@ -426,7 +446,7 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
         th.base_a = <uint16_t>a
         th.base_b = <int32_t>reg_read(ce, f.b.reg, f.b.words) if f.b.mode == OPND_CONST else b
         th.base_c = <int32_t>reg_read(ce, f.c.reg, f.c.words) if f.c.mode == OPND_CONST else c
-        return True
+        return not ins.flags & I_FETCH or fetched(s, ce, cell, t, ins, th, id)
     if not set_up(s, ce, cell, t, ins, th, id):
         return False
     f = th.form
@@ -434,8 +454,8 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     shape.kept = ce.prog.dsr_kept
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
-    note_whole(s, &ce.prog.num, shape, f)
-    return True
+    note_whole(s, &ce.prog.num, ins, shape, f)
+    return not ins.flags & I_FETCH or fetched(s, ce, cell, t, ins, th, id)
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

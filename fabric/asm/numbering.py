@@ -209,13 +209,13 @@ class Numbering:
         extended: set[tuple[str, int | None]] = set()
         places, known = set(), set()
         for ins in u.instructions:
-            op, a, b, c = ins.op, ins.a, ins.b, ins.c
+            op, a, b, c, d = ins.op, ins.a, ins.b, ins.c, ins.d
             if op.form not in FORMS_OF_DSRS or (type(a) is type(b) is type(c) is int):
                 continue
-            operands = op.code, a, b, c
+            operands = op.code, a, b, c, d
             if operands not in known:
                 known.add(operands)
-                for key, x, letter in zip("abc", operands[1:], op.types, strict=False):
+                for key, x, letter in zip("abcd", operands[1:], op.types, strict=True):
                     if not isinstance(x, Dsr):
                         continue
                     if op.form != "dsr":
@@ -236,7 +236,7 @@ class Numbering:
             )
 
     def check_place(self, ins: Instruction, key: str, dsr: Dsr, letter: str) -> None:
-        """Refuse a DSR as an operand, `key` of "abc", that it is loaded for the wrong way."""
+        """Refuse a DSR as an operand, `key` of "abcd", that it is loaded for the wrong way."""
         u, form = self.unit, ins.op.form
         if not dsr.loads:
             raise u.error(f"{ins.op.name}: nothing is ever loaded into {dsr}", ins=ins, hint=u.hint("load"))
@@ -245,6 +245,8 @@ class Numbering:
                 raise u.error(f"dfilt: {dsd} is not a fabin", ins=ins)
             if key == "a" and dsd.kind == "fabin" and form == "alu":
                 raise u.error(f"{ins.op.name}: {dsd} cannot be the destination", ins=ins)
+            if key == "d" and form == "alu" and dsd.kind != "mem1d":
+                raise u.error(f"{ins.op.name}: {dsd} cannot be the multiplier", ins=ins, hint="memory of one dimension")
             if form == "alu" and dsr.thread is None:
                 check_type(u, ins.op, dsd, letter, "destination" if key == "a" else "source", ins)
 

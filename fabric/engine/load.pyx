@@ -469,6 +469,7 @@ cdef void _note_edits(program_t* g) noexcept:
         g.edits |= g.code[k].op == OP_DSR_LEN or g.code[k].op == OP_DSR_STRIDE
         g.moves |= g.code[k].op == OP_DSR_BASE or g.code[k].op == OP_DSR_OFF
         g.moves |= g.code[k].op == OP_DSR_LOAD and g.code[k].b >> 4 == FILE_REG
+        g.moves |= g.code[k].flags & I_FETCH != 0
     for k in range(g.n_desc):
         g.edits |= g.descriptors[k].kind == DSD_CIRCULAR and g.descriptors[k].flags & F_SAVE != 0
         g.moves |= g.descriptors[k].flags & F_SAVE != 0
@@ -551,9 +552,11 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
         return {(field & 15) + k for k in range(words)} if field >> 4 == FILE_REG else set()
 
     if op.form in ("alu", "dfilt"):
-        fields = [(field, words) for field, words in zip((a, b, c), (i.wa, i.wb, i.wc)) if words]
+        fields = [(field, words) for field, words in zip((a, b, c, d), (i.wa, i.wb, i.wc, i.wd)) if words]
         if _isa.is_vector(op, a, b, c):
             i.flags |= I_VECTOR
+            if i.wd and d >> 4 != FILE_REG:
+                i.flags |= I_FETCH
             if imm is not None and imm & 1:
                 i.flags |= I_ASYNC
             for field, _ in fields:

@@ -15,7 +15,7 @@ from wse_core.image import ProgramImage
 from wse_core.isa import Op
 from wse_core.params import Machine
 
-__all__ = ["Choice", "Code", "Coded", "Meeting", "NotKnown"]
+__all__ = ["Choice", "Code", "Coded", "Meeting", "NotKnown", "fetches"]
 
 
 class NotKnown(Exception):
@@ -48,7 +48,7 @@ class Coded:
     reads : tuple of int
         Registers that it reads at its issue.
     dsrs : frozenset of int
-        Operand fields that are DSRs.
+        Operand fields that are DSRs, that of a multiplier in memory too.
     operands : tuple of (int, int)
         Field, and words of an element, of each operand of a vector operation that is no register: b, c, a.
     attributes : dict or None
@@ -119,7 +119,7 @@ def _known_on(machine: Machine) -> dict[tuple[int, int, int, int, int, int | Non
 def _coded(machine: Machine, op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> Coded:
     """Return an instruction with what a walk needs of it."""
     vector = isa.is_vector(op, a, b, c)
-    named = zip((b, c, d, a), (*op.types[1:], op.types[0]), strict=True)
+    named = zip((b, c, a), (*op.types[1:3], op.types[0]), strict=True)
     held = [(f, isa.WORDS[letter]) for f, letter in named if vector and letter != "-" and not is_register(f)]
     return Coded(
         op,
@@ -131,12 +131,17 @@ def _coded(machine: Machine, op: Op, a: int, b: int, c: int, d: int, imm: int | 
         1 if imm is None else 2,
         vector,
         tuple(_reads(op, (a, b, c, d), imm, vector)),
-        frozenset([a] if op.form == "dsr" else [f for f, _ in held]),
+        frozenset([a] if op.form == "dsr" else [f for f, _ in held] + [d] * (vector and fetches(op, d))),
         tuple(held),
         isa.async_fields(imm) if vector and imm is not None and imm & 1 else None,
         costs.slots(machine, op),
         costs.follow(machine, op),
     )
+
+
+def fetches(op: Op, d: int) -> bool:
+    """Return whether an operation takes its multiplier from memory, where a DSR points."""
+    return op.is_mac and not is_register(d)
 
 
 def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: bool) -> list[int]:

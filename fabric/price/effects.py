@@ -5,7 +5,7 @@ Timing: none.
 
 from __future__ import annotations
 
-from fabric.price.code import Code
+from fabric.price.code import Code, fetches
 from fabric.price.content import Content, joined
 from fabric.price.state import State, is_register
 from wse_core import isa
@@ -52,7 +52,7 @@ def left_behind(code: Code, entry: int, state: State) -> State:
             for f in ins.dsrs:
                 one = after.held.get(f)
                 if one is not None:
-                    after.held[f] = one.behind(None, 1)
+                    after.held[f] = one.moved() if f == ins.d and fetches(ins.op, f) else one.behind(None, 1)
                     if one.kind == DSD_FIFO:
                         after.fifos.unknown.add(one.shape.fifo)
         if ins.vector or ins.op.form == "st":

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from fabric.asm.disasm import format_instruction
 from fabric.price import costs
-from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown
+from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown, fetches
 from fabric.price.content import FABRIC, MEMORY, Content, Walked
 from fabric.price.state import KnownArithmetic, State, is_register, joined_states
 from fabric.price.steps import Steps, offset_of, steps_of
@@ -469,6 +469,8 @@ class Walker:
         thread, level = MAIN, self.image.main_priority
         if ins.attributes is not None:
             thread, level = self._thread_of(ins), UT_PRIORITY[isa.PRIORITIES.index(ins.attributes["priority"])]
+        if ins.d in ins.dsrs and fetches(ins.op, ins.d):
+            self._fetch(ins)
         flight = _Flight(ins, plan, operands, first, level)
         if not steps.costs and n != ENDLESS:
             if not ins.asynchronous:
@@ -491,6 +493,15 @@ class Walker:
             self.main = "vector" if thread == MAIN else "run"
         if plan.meets:
             self._meet(at, first, first + steps.total, plan)
+
+    def _fetch(self, ins: Coded) -> None:
+        """Let the DSR of a multiplier in memory go on by an element."""
+        content = self.state.held.get(ins.d)
+        if content is None:
+            raise NotKnown(f"DSR {isa.FILES[ins.d >> 4]}[{ins.d & 15}] has no known multiplier", self.pc)
+        stride = content.shape.stride[0]
+        step = None if stride is None else content.base + stride * isa.WORDS[ins.op.types[3]] & 0xFFFF
+        self.state.held[ins.d] = content.moved() if step is None else content.at(step, content.moves)
 
     def _meet(self, at: int, first: float, end: float, plan: _Plan) -> None:
         """Note a synchronous operation that meets the fabric."""

@@ -146,8 +146,11 @@ class Vectors:
             raise self.unit.error(
                 f"{what} has no vector form on {self.unit.machine.preset}", hint="write a loop of scalar instructions"
             )
-        if len(sources) == 3 and isinstance(sources[2], (Dsd, Dsr)):
-            raise self.unit.error(f"{what}: the multiplier is a scalar, not {sources[2]}")
+        if len(sources) == 3 and isinstance(sources[2], Dsd):
+            raise self.unit.error(
+                f"{what}: the multiplier is a scalar, not {sources[2]}",
+                hint="a DSR that was loaded with it gives an element to each operation",
+            )
         for k, (arg, letter) in enumerate(zip((dst, *sources), letters, strict=True)):
             if isinstance(arg, Dsd):
                 checks.check_type(self.unit, op, arg, letter, "destination" if k == 0 else f"source {k}")

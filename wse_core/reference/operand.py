@@ -222,8 +222,9 @@ def dsr_of(ce: CE, op: isa.Op, place: str, field: int) -> DsrState | None:
     dsr = ce.dsrs.get((file, number))
     if dsr is None or dsr.kind == DSD_NONE:
         raise ReferenceFault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is empty")
-    if place == "d":
-        raise ReferenceFault("program", f"{op.name}: the multiplier is a DSR")
+    if place == "d" and dsr.kind != DSD_MEM1D:
+        what = f"{op.name}: {isa.FILES[file]} DSR {number} is of the wrong kind for its place"
+        raise ReferenceFault("program", what)
     if dsr.kind == (DSD_FABIN if place == "a" else DSD_FABOUT):
         raise ReferenceFault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is of the wrong kind for its place")
     return dsr

@@ -52,6 +52,7 @@ from wse_core.reference.operand import (
     read_element,
     reg_read,
     send,
+    sram_read,
     sram_write,
     write_element,
 )
@@ -175,13 +176,19 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
         raise ReferenceFault("program", f"{op.name} has no vector form")
     dest: Operand | None = None
     sources: dict[str, Operand] = {}
+    fetched: DsrState | None = None
     for place, field, letter in ins.operands():
-        operand = Operand(field, letter, dsr_of(ce, op, place, field))
+        dsr = dsr_of(ce, op, place, field)
+        if place == "d" and dsr is not None:
+            fetched, dsr = dsr, None  # a number as one from a register is
+        operand = Operand(field, letter, dsr)
         if place == "a":
             dest = operand
         else:
             sources[place] = operand
     for operand in sources.values():
+        if fetched is not None and operand is sources.get("d"):
+            continue
         is_destination = dest is not None and operand.field == dest.field
         if operand.is_register and not is_destination:
             operand.scalar = reg_read(ce, operand.field, operand.words)
@@ -218,6 +225,11 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
             raise ReferenceFault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
     measure = next(operand for operand in operation.operands() if not operand.is_register)
     operation.n = measure.dsr.elements()
+    if fetched is not None:
+        words = sources["d"].words
+        sources["d"].scalar = sram_read(ce, fetched.base, words)
+        fetched.base = fetched.address(1, words) & LOW16
+        ce.work[isa.BY_NAME["ld32" if words == 2 else "ld16"].code, 0] += 1
     return operation
 
 
