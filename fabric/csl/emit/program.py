@@ -27,7 +27,7 @@ from fabric.csl.ir import (
     Template,
     Vreg,
 )
-from fabric.csl.ir.machine import LONE, IrProgram
+from fabric.csl.ir.machine import LONE, MULTIPLIERS, IrProgram
 from fabric.csl.rules import NAMED_BASE
 from wse_core import image as im
 from wse_core import isa
@@ -264,6 +264,9 @@ class Emitter:
         if found is None:
             if isinstance(which, ExplicitDsr):
                 found = self.unit.dsr(which.file, which.number, at=self.at)
+            elif which.thread == MULTIPLIERS:  # one for all, as none is used while another one is
+                found = next((dsr for one, dsr in self.dsrs.items() if _is_of_multipliers(one)), None)
+                found = found or self.unit.dsr(which.file, at=self.at)
             else:
                 found = self.unit.automatic_dsr(which.file, which.thread, self.at)
             self.dsrs[which] = found
@@ -358,6 +361,10 @@ class Emitter:
         taken = {number % N_QUEUES for queues in self.unit.queues.values() for number in queues}
         free = [k for k in range(N_QUEUES - 1, -1, -1) if k not in taken] or [N_QUEUES - 1]
         return free[end % len(free)]
+
+
+def _is_of_multipliers(dsr: AutoDsr | ExplicitDsr) -> bool:
+    return isinstance(dsr, AutoDsr) and dsr.thread == MULTIPLIERS
 
 
 def _is_based(load: Instr, edit: Instr) -> bool:

@@ -8,7 +8,18 @@ from typing import Any
 from fabric.csl.diagnostics import Span
 from fabric.csl.ir.code import IrFunction, StaticMemory, Sym, Vreg
 
-__all__ = ["LONE", "AutoDsr", "Ending", "ExplicitDsr", "Fifo", "IrProgram", "NamedTask", "Template", "Vector"]
+__all__ = [
+    "LONE",
+    "MULTIPLIERS",
+    "AutoDsr",
+    "Ending",
+    "ExplicitDsr",
+    "Fifo",
+    "IrProgram",
+    "NamedTask",
+    "Template",
+    "Vector",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,10 @@ class Template:
 LONE = 40
 """Operations between memory and a FIFO have numbers from here on, one for each end of a FIFO: no queue gives them a
 microthread."""
+
+
+MULTIPLIERS = -2
+"""The DSR from which the turns of a `@map` take their multipliers has this instead of a microthread."""
 
 
 class AutoDsr:

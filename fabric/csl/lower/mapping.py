@@ -2,7 +2,8 @@
 
 The machine has a loop for it that costs nothing beside the function: a product of a matrix with 10 to 80 elements of x
 takes n + 1 cycles per element (MATVEC).  This model has no such loop, so that as many turns as a loop may be unrolled
-to (`fabric.csl.rules`) are written one after the other; a longer one is a loop with a counter.
+to (`fabric.csl.rules`) are written one after the other; a longer one is a loop with a counter.  A function that is a
+multiply-add takes its multipliers from memory itself; other functions have their elements loaded, an instruction each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
+from fabric.csl.ir.machine import MULTIPLIERS
 from fabric.csl.lower.dsd import Descriptor, Fixed
 from fabric.csl.lower.ranges import Ranges
 from fabric.csl.rules import MAP_SETUP, UNROLLED
@@ -22,6 +24,7 @@ from fabric.csl.types import DsdType, DsrType, Type
 __all__ = ["Mapping"]
 
 FABRIC = ("fabin", "fabout")
+MULTIPLY_ADDS = ("@fmach", "@fmacs", "@fmachs")
 HELD = ("base", "extent", "stride")
 """These numbers of a DSR are kept in memory where `@map` walks over it."""
 
@@ -38,12 +41,17 @@ class Mapping(Ranges):
         params = function.params
         has_result = len(operands) > len(params)
         kinds: list[Type] = [param.type for param in params] + ([function.result] if has_result else [])
-        walks = [self._walk(value, kind.words or 1) for value, kind in zip(operands, kinds, strict=True)]
+        taken = _multiplier(function) if self.program.has_room_for_multipliers else None
+        walks = [
+            self._walk(value, kind.words or 1, k < len(params) and params[k] is taken)
+            for k, (value, kind) in enumerate(zip(operands, kinds, strict=True))
+        ]
         count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
         if count == 0:
             return
         self.put("idle", None, data=MAP_SETUP)
-        if isinstance(count, int) and count * 3 <= UNROLLED:
+        size = 1 if any(isinstance(walk, Multipliers) for walk in walks) else 3
+        if isinstance(count, int) and count * size <= UNROLLED:
             for turn in range(count):
                 self._turn(function, walks, turn < count - 1)
         else:
@@ -111,37 +119,44 @@ class Mapping(Ranges):
     def explicit(self, value: Any) -> ExplicitDsr:
         """Return a DSR that the program names."""
 
-    def _walk(self, value: Any, words: int) -> Any:
+    def _walk(self, value: Any, words: int, multiplies: bool) -> Any:
         """Return how an operand moves from turn to turn; a number stays as it is."""
         if isinstance(value.type, DsrType):
-            return self._walk_dsr(self.explicit(value), words)
+            return self._walk_dsr(self.explicit(value), words, multiplies)
         if not isinstance(value.type, DsdType):
             return self.value(value)
         dsd = self.descriptor(value)
         if self.program.rebinding.of(dsd) is not None:
             raise Fault("@map over a queue that gets another color while the program runs is not supported", self.span)
         if dsd.fixed.kind == "mem1d":
-            return self._along(dsd, words)
+            return self._along(dsd, words, multiplies)
         if dsd.fixed.kind == "mem4d":
             return Grid(self, dsd, words)
         if dsd.fixed.kind in FABRIC:
             return Wavelets(dsd)
         raise Fault(f"@map over a {value.type} is not supported", self.span)
 
-    def _along(self, dsd: Descriptor, words: int) -> StridedMemory:
+    def _along(self, dsd: Descriptor, words: int, multiplies: bool) -> Walk:
+        if multiplies:
+            dsr = AutoDsr("src1")
+            dsr.thread = MULTIPLIERS
+            self.load_dsr(dsr, dsd)
+            return Multipliers(dsr, dsd.extent if dsd.extent is not None else 0)
         at = self.copied(dsd.base if dsd.base is not None else 0, 1, "at")
         stride = dsd.stride if dsd.stride is not None else 1
         return StridedMemory(dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
 
-    def _walk_dsr(self, dsr: ExplicitDsr, words: int) -> Walk:
+    def _walk_dsr(self, dsr: ExplicitDsr, words: int, multiplies: bool) -> Walk:
         """Return how a DSR moves: one that saves its address, or that is of the fabric, by operations of one element;
         of any other the numbers lie in memory since it was loaded."""
         kind, saves = self.program.held_by(dsr, self.span)
         if kind == "mem1d_dsd" and not saves and (known := self.program.loaded_before(dsr, self.block)) is not None:
-            return self._along(known, words)
+            return self._along(known, words, multiplies)
         numbers: dict[str, Any] = {n: self.load_at(None, self.program.held_number(dsr, n), 1) for n in HELD}
         if kind == "mem1d_dsd" and not saves:
-            return self._along(Descriptor(Fixed("mem1d"), **numbers), words)
+            return self._along(Descriptor(Fixed("mem1d"), **numbers), words, multiplies)
+        if kind == "mem1d_dsd" and multiplies:
+            return Multipliers(dsr, numbers["extent"])
         if kind in ("mem1d_dsd", "fabin_dsd", "fabout_dsd"):
             self.put("dsr_len", None, self.reg(1, 1), data=dsr)
             return Stepped(dsr, numbers["extent"])
@@ -156,8 +171,8 @@ class Walk(ABC):
     """An element takes so many instructions, beside those that become constants where turns are unrolled."""
 
     @abstractmethod
-    def taken(self, code: Mapping, size: int) -> Operand:
-        """Write what reads an element."""
+    def taken(self, code: Mapping, size: int) -> Operand | AutoDsr | ExplicitDsr:
+        """Write what reads an element; or return the DSR from which an operation does."""
 
     @abstractmethod
     def given(self, code: Mapping, value: Vreg, size: int) -> None:
@@ -222,6 +237,19 @@ class Grid(StridedMemory):
         code.place(done)
 
 
+class Multipliers(Walk):
+    """A `Multipliers` is memory from which a multiply-add takes an element itself, by a DSR that then goes on."""
+
+    def __init__(self, dsr: AutoDsr | ExplicitDsr, turns: Operand) -> None:
+        self.dsr, self.turns = dsr, turns
+
+    def taken(self, code: Mapping, size: int) -> AutoDsr | ExplicitDsr:
+        return self.dsr
+
+    def given(self, code: Mapping, value: Vreg, size: int) -> None:
+        raise AssertionError("an argument gets no result")
+
+
 class Wavelets(Walk):
     """A `Wavelets` is an operand of `@map` on the fabric: one wavelet comes or goes per turn."""
 
@@ -254,6 +282,23 @@ class Stepped(Walk):
 
     def end(self, code: Mapping) -> None:
         code.put("dsr_len", None, code.reg(self.turns, 1), data=self.dsr)
+
+
+def _multiplier(function: tree.Function) -> tree.Local | None:
+    """Return the parameter of a function that does nothing but a multiply-add, if that is its multiplier alone."""
+    body = function.body.body if function.body is not None else []
+    call = body[0].value if len(body) == 1 and isinstance(body[0], tree.Evaluate) else None
+    if not isinstance(call, tree.BuiltinCall) or call.name not in MULTIPLY_ADDS or "async" in call.options:
+        return None
+    *others, last = call.arguments
+    used = [node.place.variable for node in tree.nodes(others) if _is_variable(node)]
+    if not _is_variable(last) or last.place.variable not in function.params or last.place.variable in used:
+        return None
+    return None if last.place.variable.addressed else last.place.variable
+
+
+def _is_variable(node: Any) -> bool:
+    return isinstance(node, tree.Load) and isinstance(node.place, tree.VariablePlace)
 
 
 def _moved_in(code: Mapping, dsr: AutoDsr | ExplicitDsr, size: int) -> Vreg:

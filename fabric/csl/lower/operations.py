@@ -64,7 +64,8 @@ class LoweredOperations(Mapping):
             elif isinstance(value.type, DsrType):
                 operands.append(self.explicit(value))
             else:
-                operands.append(self.value(value))
+                given = self.env.get(id(getattr(getattr(value, "place", None), "variable", None)))
+                operands.append(given if isinstance(given, (AutoDsr, ExplicitDsr)) else self.value(value))
         self._for_each(operands, lambda one: self._operate(expr, one))
 
     def has_finished(self) -> Operand:
@@ -165,7 +166,7 @@ class LoweredOperations(Mapping):
                 control = on_control if value.fixed.kind == "fabin" else (0, None)
                 self.load_dsr(dsr, value, control)
                 slots.append(dsr)
-            elif isinstance(value, ExplicitDsr):
+            elif isinstance(value, (ExplicitDsr, AutoDsr)):  # that of multipliers is no descriptor any more
                 slots.append(value)
             elif is_pointer:  # a running sum: the machine reads and sets one register, element by element
                 result = self.copied(value, isa.WORDS[op.types[place]])

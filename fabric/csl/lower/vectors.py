@@ -22,6 +22,7 @@ from fabric.csl.lower.rebinding import Rebinding
 from fabric.csl.rules import MULTIPLY_ADD, PRIORITIES_UNSAID
 from fabric.csl.types import ArrayType
 from wse_core import image as im
+from wse_core.params import machine
 
 __all__ = ["Attributes"]
 
@@ -51,6 +52,7 @@ class Attributes(ABC):
         self.high: set[int] = set()
         self.main, self.beside = PRIORITIES_UNSAID[preset]
         self.fills = MULTIPLY_ADD[preset]
+        self._n_dsrs = machine(preset)["dsr.count"]
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
@@ -100,6 +102,11 @@ class Attributes(ABC):
             self._kinds.setdefault(dsr, set()).add((str(dsd.type), saves_address(options)))
 
     # ---- DSRs that @map walks over
+
+    @property
+    def has_room_for_multipliers(self) -> bool:
+        """Whether a number is left for a DSR that gives multipliers, beside two for what operations load themselves."""
+        return len({dsr.number for dsr in self.loads}) + 3 <= self._n_dsrs
 
     def is_mapped(self, dsr: ExplicitDsr) -> bool:
         """Whether some `@map` walks over a DSR."""

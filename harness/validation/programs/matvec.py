@@ -5,9 +5,8 @@ Per repetition three DSRs are loaded (y, A and x), then per element of x there i
 whose A DSR keeps its address.
 
 The machine has a loop without overhead for `@map`, which this model has not: the compiler writes its turns one after
-the other, and an element of x is loaded before the multiply-add of the one before, so that a turn takes a cycle more
-than its fmacs.  Banks: y and A start at a multiple of 16 bytes, A is used from its second word on, so the streams never
-share a bank.
+the other, each a multiply-add that takes its element of x from memory itself.  Banks: y and A start at a multiple of
+16 bytes, A is used from its second word on, so the streams never share a bank.
 
 Sources: lingzhi227/MIMD_dataflow (2benchmarks/14-single-tile-matvec), the vendor's single-tile-matvec example.
 """

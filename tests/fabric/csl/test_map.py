@@ -72,6 +72,52 @@ def test_operands(tmp_path, body, wanted):
     assert found == wanted
 
 
+SUMS = """
+const ones = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{400} -> a[0] });
+fn add(v: f32) void { @fmacs(dy, dy, da, v); }
+fn doubled(v: f32) void { @fmacs(dy, dy, da, v * 2.0); }
+fn mixed(v: f16) void { @fmachs(dy, dy, dh, v); }
+fn weighted(v: f32, w: f32) void { @fmovs(dg32, w); @fmacs(dy, dy, da, v); }
+var g32: [8]f32;
+const dg32 = @get_dsd(mem1d_dsd, .{ .base_address = &g32, .extent = 8 });
+"""
+
+
+def added(begin, factors, row=A):
+    """Return sums of products, one after the other; a function of the sums gives factors as they are by then."""
+    sums = list(begin)
+    for k in range(len(factors) if not callable(factors) else 8):
+        factor = factors(sums, k) if callable(factors) else factors[k]
+        sums = [one + other * factor for one, other in zip(sums, row, strict=True)]
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("@map(add, db);", added([0] * 8, [10 * v for v in A])),
+        ("@map(add, back);", added([0] * 8, A[::-1])),
+        ("@map(add, @set_dsd_length(db, three));", added([0] * 8, [10, 20, 30])),
+        ("@map(add, ones);", added([0] * 8, [1] * 400)),
+        ("@map(doubled, da);", added([0] * 8, [2 * v for v in A])),
+        ("@map(mixed, dh);", added([0] * 8, [v * v for v in A], [v * v for v in A])),
+        ("@map(weighted, da, db);", added([0] * 8, A)),
+        ("@fmovs(dy, 1e-3); @map(add, dy);", None),
+        ("@load_to_dsr(source, @set_dsd_length(db, 2)); @map(add, source); @fmovs(@set_dsd_length(dy, 2), source);",
+         [10.0, 20.0, *added([0] * 8, [10, 20])[2:]]),
+        ("@load_to_dsr(source, @set_dsd_length(db, 2), .{ .save_address = true }); @map(add, source);"
+         "@map(add, source); @fmovs(@set_dsd_length(dy, 2), source);",
+         [50.0, 60.0, *added([0] * 8, [10, 20, 30, 40])[2:]]),
+    ],
+)  # fmt: skip
+def test_multipliers(tmp_path, body, wanted):
+    """A multiply-add takes each of them when its turn comes, behind what those before have written."""
+    found = after(tmp_path, body, SUMS)
+    if wanted is None:
+        wanted = pytest.approx(added([1e-3] * 8, lambda sums, k: sums[k]), rel=1e-5)
+    assert found == wanted
+
+
 def test_a_generic_function_takes_the_type_of_the_elements(tmp_path):
     assert after(tmp_path, "@map(math.sqrt, dh, dg);", name="g", kind="f2") == A
     text = "var d = @get_dsd(mem1d_dsd, .{ .base_address = &g, .extent = 8 });"
