@@ -72,6 +72,7 @@ class Down:
         """
         self.waiting = list(waiting)
         self.released, self.known = in_order(released), 0
+        self._room, self._made = np.concatenate([self.room, np.empty(len(released))]), 0
         self._there = 0.0
         self.sent, self._out = np.full(len(released), np.nan), np.full(len(released), np.nan)
         self._read = read if read is not None and read.any() else None
@@ -89,10 +90,12 @@ class Down:
         self.released[first:] = np.maximum(self.released[first:], answered)
 
     def extend(self, made: Times) -> None:
-        """Go on; `made`: when the words of this pass that are known to have entered made room at the top."""
-        room = np.concatenate([self.room, made])
+        """Go on; `made`: when the next words of this pass that are known to have entered made room at the top."""
+        at = len(self.room) + self._made
+        self._room[at : at + len(made)] = made
+        self._made += len(made)
         shift = len(self.room) - self.links.window
-        limit = min(len(self.sent), len(made) + self.links.window, *self.waiting[:1])
+        limit = min(len(self.sent), self._made + self.links.window, *self.waiting[:1])
         while self.known < limit:
             stop = limit
             if self._until is not None:
@@ -104,7 +107,7 @@ class Down:
                 ready = in_order(self._fetched(part, ready), self._there)
                 self._there = float(ready[-1])
             needed = np.arange(self.known, stop) + shift
-            free = np.where(needed >= 0, room[np.clip(needed, 0, None)] if len(room) else 0.0, 0.0)
+            free = np.where(needed >= 0, self._room[np.clip(needed, 0, None)], 0.0)
             ready = in_order(np.maximum(ready, free))
             out = self.store.through(ready)
             number = np.arange(self.known, stop) // self.links.chunk % len(self.planes)
@@ -148,8 +151,9 @@ class Down:
         return float(np.min((clocks + self.back)[late], initial=np.inf))
 
     def end(self, made: Times) -> None:
-        """End a pass whose words all entered."""
-        room = np.concatenate([self.room, made])
+        """End a pass whose words all entered; `made` as of `extend`."""
+        self.extend(made)
+        room = self._room[: len(self.room) + self._made]
         self.room = room[room > self.store.free][-self.links.window :]
 
     def state(self) -> dict[str, Any]:

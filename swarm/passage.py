@@ -19,7 +19,7 @@ import numpy as np
 
 from fabric.networks.streamed.script import RoundTrip
 from swarm.down import Down
-from swarm.ports import WaferPort
+from swarm.ports import Times, WaferPort
 from swarm.up import Up
 from wse_core.errors import InternalError
 
@@ -71,9 +71,9 @@ def travel(
     left_to_do = list(trips)
     entered = [np.empty(0) for _ in ports]
     left = [np.empty(0) for _ in ports]
+    common = 0
     while True:
-        common = min(map(len, entered))
-        made = np.max([times[:common] + back for times, back in zip(entered, down.back, strict=True)], axis=0)
+        made, common = _made(entered, down.back, common), min(map(len, entered))
         before = down.known, up.known
         up.extend(left)
         while left_to_do and up.known >= left_to_do[0].needed:
@@ -84,7 +84,7 @@ def travel(
         down.extend(made)
         for number, port in enumerate(ports):
             port.offer(down.arrived(number, port.offered, down.known))
-            port.allow(up.taken(number))
+            port.allow(up.taken(number, port.allowed))
         clocks = np.array([port.clock for port in ports], np.float64)
         top = down.reach(clocks, np.array([len(times) for times in entered]))
         counts = np.array([len(times) for times in left])
@@ -101,7 +101,13 @@ def travel(
         if not any(heard) and all(port.quiet for port in ports) and before == (down.known, up.known):
             advance(ports, [np.inf] * len(ports), pool)  # says who waits for whom
             raise InternalError("nothing moves between memory service and wafers", where="system")
-    down.end(np.max([times + back for times, back in zip(entered, down.back, strict=True)], axis=0))
+    down.end(_made(entered, down.back, common))
     up.extend(left)
     for port in ports:
         port.finish()
+
+
+def _made(entered: Sequence[Times], back: Times, first: int) -> Times:
+    """Return when words, from the first on that was not known, made room at the top: entered everywhere, and told."""
+    common = min(map(len, entered))
+    return np.max([times[first:common] + way for times, way in zip(entered, back, strict=True)], axis=0)

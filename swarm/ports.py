@@ -18,7 +18,7 @@ from fabric.networks.streamed.script import Script
 from swarm.servers import Server, in_order
 from swarm.tree import CHUNK, Endpoint
 
-__all__ = ["WaferPort", "begun", "link_times", "whole"]
+__all__ = ["KnownTimes", "WaferPort", "link_times", "whole"]
 
 Times = NDArray[np.float64]
 ROUNDING = 1e-6  # of a cycle: what sums of gaps may be off
@@ -92,12 +92,13 @@ class WaferPort(Endpoint):
         self.ready, self.clock, self.quiet = ready, self.ended, False
         self.link.free = float(ready)
         self.entered, self.left = np.full(script.n_words, np.nan), np.full(len(script.back), np.nan)
+        self._known = KnownTimes(self.entered), KnownTimes(self.left)
         self._place, self._back = _inverse(script.sequence), _inverse(script.back)
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
         self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
         self._some = [[np.empty(0, np.int64)] * len(groups) for groups in self.wafer.resident.inputs]
-        self.offered = self._allowed = 0
+        self.offered = self.allowed = 0
         self.limited, self._complete, self._new = False, False, True
         self.hops = self.macs = 0
         self.host_seconds = 0.0
@@ -123,22 +124,25 @@ class WaferPort(Endpoint):
         self.offered = stop
 
     def allow(self, taken: Times) -> None:
-        """Let numbers of the pass leave, each not before its cycle; all of them so far."""
+        """Let the next numbers of the pass leave, each not before its cycle; all of them so far."""
+        if self.allowed == len(self.left):
+            return
         if not self.limited:
             if len(taken) == len(self.left) and not taken.any():
+                self.allowed = len(taken)
                 return
             self.limited = self._new = True
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)
-        new = self.script.back[self._allowed : len(taken)]
+        new = self.script.back[self.allowed : self.allowed + len(taken)]
         self._new = self._new or len(new) > 0
         column = np.searchsorted(self._got, new, "right") - 1
-        times = np.maximum(whole(taken[self._allowed :]) + self.origin, 0)  # what is past is past
+        times = np.maximum(whole(taken) + self.origin, 0)  # what is past is past
         for k, stream in enumerate(self.wafer.resident.outputs):
             mine = column == k
-            if mine.any() or not self._allowed:
+            if mine.any() or not self.allowed:
                 self.wafer.fabric.accept(stream, times[mine])
-        self._allowed = len(taken)
+        self.allowed += len(taken)
 
     def wanted(self, horizon: float) -> dict[str, Any] | None:
         """Return how the engine has to run until a cycle, or to the end of the pass if that is infinite.
@@ -198,7 +202,7 @@ class WaferPort(Endpoint):
 
     def known(self) -> tuple[Times, Times]:
         """Return when words entered and numbers left, each with all before it, as far as that is known."""
-        return begun(self.entered), begun(self.left)
+        return self._known[0].now(), self._known[1].now()
 
     def finish(self) -> None:
         """End a pass of the wafer."""
@@ -214,7 +218,29 @@ def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def begun(times: Times) -> Times:
-    """Return times in order up to the first that is not known."""
-    missing = np.flatnonzero(np.isnan(times))
-    return in_order(times[: missing[0]] if len(missing) else times)
+class KnownTimes:
+    """A `KnownTimes` follows times as they become known, each together with all before it.
+
+    Parameters
+    ----------
+    times : ndarray of float
+        Not a number where not known yet; filled in by whoever learns of them.
+    """
+
+    BLOCK = 4096
+    """So many are looked at together: work is proportional to what is new, however many are still to come."""
+
+    def __init__(self, times: Times) -> None:
+        self.times, self._ordered, self._count = times, np.empty(len(times)), 0
+
+    def now(self) -> Times:
+        """Return times in order up to the first that is not known."""
+        found = self.BLOCK
+        while found == self.BLOCK:
+            block = self.times[self._count : self._count + self.BLOCK]
+            missing = np.isnan(block)
+            found = int(missing.argmax()) if missing.any() else len(block)
+            last = float(self._ordered[self._count - 1]) if self._count else 0.0
+            self._ordered[self._count : self._count + found] = in_order(block[:found], last)
+            self._count += found
+        return self._ordered[: self._count]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.streamed.script import Script
-from swarm.ports import begun, link_times, whole
+from swarm.ports import KnownTimes, link_times, whole
 from swarm.servers import Server
 from swarm.ways import Ways
 from wse_core.params import PARAMETERS, Machine
@@ -150,8 +150,9 @@ class ReplayPort:
         self.ready, self.clock, self.quiet = ready, self.ended, True
         self.link.free = float(ready)
         self.entered, self.left = np.full(words, np.nan), np.full(numbers, np.nan)
+        self._known = KnownTimes(self.entered), KnownTimes(self.left)
         self._arrived, self._allowed = np.empty(words), np.zeros(numbers)
-        self.offered, self._told, self.limited = 0, numbers, False
+        self.offered, self.allowed, self._told, self.limited = 0, 0, numbers, False
 
     def offer(self, arrived: Times) -> None:
         """Let the next words of the pass enter when they have arrived."""
@@ -160,10 +161,12 @@ class ReplayPort:
         self.offered = stop
 
     def allow(self, taken: Times) -> None:
-        """Let numbers of the pass leave, each not before its cycle; all of them so far."""
-        if self.limited or len(taken) < len(self.left) or taken.any():
-            self.limited, self._told = True, len(taken)
-            self._allowed[: self._told] = whole(taken)
+        """Let the next numbers of the pass leave, each not before its cycle; all of them so far."""
+        stop = self.allowed + len(taken)
+        if self.limited or stop < len(self.left) or taken.any():
+            self.limited, self._told = True, stop
+            self._allowed[self.allowed : stop] = whole(taken)
+        self.allowed = stop
 
     def advance(self, horizon: float) -> bool:
         """Go as far as what is known allows; return whether anything happened."""
@@ -194,7 +197,7 @@ class ReplayPort:
 
     def known(self) -> tuple[Times, Times]:
         """Return when words entered and numbers left, each with all before it, as far as that is known."""
-        return begun(self.entered), begun(self.left)
+        return self._known[0].now(), self._known[1].now()
 
     def finish(self) -> None:
         """End a pass, after which nothing is left to do."""

@@ -108,7 +108,8 @@ class Up:
         count = len(updated)
         self._updated, self._written, self.known, self._whole = updated, written, 0, whole
         self.came, self.new, self.begun = np.empty(count), np.empty(count), np.empty(count)
-        self._last = 0.0
+        self._last, self._ahead = 0.0, len(self.room)
+        self._told = np.concatenate([in_order(self.room), np.empty(count)])  # behind those of passes before
 
     def extend(self, left: Sequence[Times]) -> None:
         """Go on; `left`: per system, when numbers left it, in the order of asking, as far as is known of all."""
@@ -133,7 +134,9 @@ class Up:
             begun[updated] = done - self.units.gap
             self.new[part] = self._renewed(part, there, done)
         self.came[part], self.begun[part] = there, begun
-        self.known = stop
+        at = self._ahead + self.known
+        told = in_order(begun, float(self._told[at - 1]) if at else 0.0)
+        self._told[at : at + len(told)], self.known = told, stop
         if self._whole and stop == len(self.came):  # update all weights, now that all numbers are there
             every = np.full(len(self.came), self._last)
             done = self.units.through(every[self._updated])
@@ -149,13 +152,14 @@ class Up:
             new[kept] = self.write.through(new[kept], size[kept])
         return new
 
-    def taken(self, system: int) -> Times:
-        """Return when a system may let numbers of this pass leave, as far as is known; 0: at once."""
-        told = in_order(np.concatenate([self.room, self.begun[: self.known]])) + self.back[system]
-        window, ahead = self.links.window, len(self.room)
-        count = min(len(self.came), self.known + window)
-        needed = np.arange(count) + ahead - window
-        return np.where(needed >= 0, told[np.clip(needed, 0, None)] if len(told) else 0.0, 0.0)
+    def taken(self, system: int, first: int) -> Times:
+        """Return when a system may let numbers of this pass leave, from the first on, as far as known; 0: at once."""
+        count = min(len(self.came), self.known + self.links.window)
+        needed = np.arange(first, count) + self._ahead - self.links.window
+        late = needed >= 0
+        times = np.zeros(len(needed))
+        times[late] = self._told[needed[late]] + self.back[system]
+        return times
 
     def reach(self, clocks: Times, counts: NDArray[np.int64]) -> float:
         """Return the earliest cycle in which a system could hear that the next unknown number may leave, but its way.
