@@ -118,6 +118,13 @@ def test_multipliers(tmp_path, body, wanted):
     assert found == wanted
 
 
+def test_multipliers_are_loaded_where_no_register_is_left_for_them(tmp_path):
+    """A program that names nearly all DSRs keeps them; the sums are the same."""
+    names = [f"const taken{k} = @get_dsr(dsr_src1, {k});" for k in range(14)]
+    loads = " ".join(f"@load_to_dsr(taken{k}, da);" for k in range(14))
+    assert after(tmp_path, loads + "@map(add, db);", SUMS, *names) == added([0] * 8, [10 * v for v in A])
+
+
 def test_a_generic_function_takes_the_type_of_the_elements(tmp_path):
     assert after(tmp_path, "@map(math.sqrt, dh, dg);", name="g", kind="f2") == A
     text = "var d = @get_dsd(mem1d_dsd, .{ .base_address = &g, .extent = 8 });"
