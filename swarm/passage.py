@@ -1,8 +1,9 @@
 """One pass of all wafers on one clock: each part goes as far as nothing can reach it.
 
 A conservative simulation.  A wafer runs until the first cycle in which something could reach it that is not known yet:
-a word that waits for room at another wafer, or leave for a number that waits for others on their way up.  Both take the
-latency of the links, the lookahead, from wherever the others stand.  Words that carry what is made of sums of the same
+a word that waits for room at a wafer, or leave for a number that waits for others on their way up.  Both take the
+latency of the links, the lookahead, from wherever the wafers stand, and can matter no earlier than a column may have
+taken what is known, a word a cycle (`swarm.ports.WaferPort.lacks`).  Words that carry what is made of sums of the same
 pass (`fabric.networks.streamed.script.RoundTrip`) take as long from where the last wafer stands that still sums.  As
 long as the buffers between memory service and wafers hold what is under way, everything else is known beforehand, and
 each wafer runs to its end, or to such a sum, in one piece.
@@ -28,6 +29,8 @@ __all__ = ["side_by_side", "together", "travel"]
 
 def together(pool: Executor, calls: Sequence[tuple]) -> list:
     """Return what calls, (function, *arguments) each, return; after an interruption none of them runs on."""
+    if len(calls) == 1:
+        return [function(*arguments) for function, *arguments in calls]
     working = [pool.submit(*call) for call in calls]
     try:
         return [future.result() for future in working]
@@ -92,7 +95,8 @@ def travel(
         if down.waits:
             top = up.answer(clocks, counts, left_to_do[0].needed, len(left_to_do[0].places))
         last = bool(np.isinf(top) and np.isinf(bottom))
-        horizons = [min(top + away, bottom + back) for away, back in zip(down.away, up.back, strict=True)]
+        reached = zip(down.away, up.back, (port.lacks() for port in ports), strict=True)
+        horizons = [min(max(top + away, dry), max(bottom + back, full)) for away, back, (dry, full) in reached]
         heard = advance(ports, horizons, pool)
         known = [port.known() for port in ports]
         entered, left = [times for times, _ in known], [times for _, times in known]

@@ -96,7 +96,10 @@ class WaferPort(Endpoint):
         self._place, self._back = _inverse(script.sequence), _inverse(script.back)
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
-        self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
+        self._in, self._out = [0] * columns, [0] * columns
+        self._lengths, self._numbered = np.diff(self._first), np.diff(self._got)
+        self._offered, self._last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+        self._leave, self._leaves = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
         self._some = [[np.empty(0, np.int64)] * len(groups) for groups in self.wafer.resident.inputs]
         self.offered = self.allowed = 0
         self.limited, self._complete, self._new = False, False, True
@@ -111,15 +114,11 @@ class WaferPort(Endpoint):
         self._new = True
         numbers = script.sequence[self.offered : stop]
         there = link_times(self.link, arrived, self.ready, self.ended)
-        columns = self._sender[numbers]
-        for column, groups in enumerate(self.wafer.resident.inputs):
-            mine = columns == column
-            if not mine.any():
-                continue
+        for column, mine in _by_column(self._sender[numbers], script.columns):
             at = in_order(whole(there[mine]), self._last[column]).astype(np.int64)
-            self._last[column] = int(at[-1])
-            chosen = numbers[mine]
-            for stream in groups:
+            self._last[column], chosen = at[-1], numbers[mine]
+            self._offered[column] += len(chosen)
+            for stream in self.wafer.resident.inputs[column]:
                 self.wafer.fabric.send(stream, self._words[chosen], self._control[chosen], at=at + self.origin)
         self.offered = stop
 
@@ -134,15 +133,27 @@ class WaferPort(Endpoint):
             self.limited = self._new = True
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)
+                self.wafer.fabric.accept(stream, np.empty(0, np.int64))
         new = self.script.back[self.allowed : self.allowed + len(taken)]
         self._new = self._new or len(new) > 0
-        column = np.searchsorted(self._got, new, "right") - 1
-        times = np.maximum(whole(taken) + self.origin, 0)  # what is past is past
-        for k, stream in enumerate(self.wafer.resident.outputs):
-            mine = column == k
-            if mine.any() or not self.allowed:
-                self.wafer.fabric.accept(stream, times[mine])
+        times = np.maximum(whole(taken), -self.origin)  # what is past is past
+        for column, mine in _by_column(np.searchsorted(self._got, new, "right") - 1, self.script.columns):
+            self._leave[column] += len(mine)
+            self._leaves[column] = max(int(times[mine[-1]]), self._leaves[column])
+            self.wafer.fabric.accept(self.wafer.resident.outputs[column], times[mine] + self.origin)
         self.allowed += len(taken)
+
+    def lacks(self) -> tuple[float, float]:
+        """Return the first cycles in which the wafer could lack a word that was not offered, and leave for a number.
+
+        Through a stream goes one word a cycle, those that were offered first, the last of them not before its cycle.
+        """
+        more = self._offered < self._lengths
+        some = np.array([max(map(len, ahead)) for ahead in self._some])
+        dry = np.maximum(self.clock + self._offered - self._in - some, self._last + 1)[more]
+        more = self.limited & (self._leave < self._numbered)
+        full = np.maximum(self.clock + self._leave - self._out, self._leaves + 1)[more]
+        return min(dry.tolist(), default=np.inf), min(full.tolist(), default=np.inf)
 
     def wanted(self, horizon: float) -> dict[str, Any] | None:
         """Return how the engine has to run until a cycle, or to the end of the pass if that is infinite.
@@ -209,6 +220,13 @@ class WaferPort(Endpoint):
         if self.limited:
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)
+
+
+def _by_column(columns: NDArray[np.int64], count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each of `count` columns that occurs, and the places where it does."""
+    order = np.argsort(columns.astype(np.uint16), kind="stable")
+    ends = np.searchsorted(columns[order], np.arange(count + 1))
+    yield from ((k, order[ends[k] : ends[k + 1]]) for k in np.flatnonzero(np.diff(ends)).tolist())
 
 
 def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:

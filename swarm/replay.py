@@ -104,6 +104,8 @@ class UnhinderedPass:
         one after the other until the queues are full.
     needed : ndarray of int
         Per number: words, in the order of sending, that have been sent when it is asked for.
+    stuck : ndarray
+        Per count of numbers that may leave: when the first of the others would.
     """
 
     def __init__(self, script: Script, cycles: int, entered: NDArray[Any], left: NDArray[Any]) -> None:
@@ -125,10 +127,38 @@ class UnhinderedPass:
         place[script.sequence] = np.arange(script.n_words)
         asking = script.asking[script.back]
         self.needed = np.maximum.accumulate(np.where(asking >= 0, place[np.maximum(asking, 0)] + 1, 0))
+        self.stuck = np.minimum.accumulate(np.append(self.left, np.inf)[::-1])[::-1]
 
 
 FULL = 2
 """More cycles than this between two words of a column tell that its queues were full."""
+
+
+class _Lateness:
+    """A `_Lateness` says how late the latest thing was up to a time, of at most `most` things that happened."""
+
+    def __init__(self, most: int) -> None:
+        self._at, self._late, self._count = np.empty(most + 1), np.empty(most + 1), 1
+        self._at[0], self._late[0] = -np.inf, 0.0
+
+    def happens(self, at: Times, due: NDArray[Any]) -> None:
+        """Take in things that happen at some times and were due at others; those before them stay."""
+        late = due - at
+        new = np.flatnonzero(late > 0)
+        if not len(new):
+            return
+        first = max(1, int(np.searchsorted(self._at[: self._count], at[new].min(), "left")))
+        at = np.concatenate([self._at[first : self._count], at[new]])
+        late = np.concatenate([self._late[first : self._count], late[new]])
+        order = np.argsort(at, kind="stable")
+        at, most = at[order], np.maximum.accumulate(np.concatenate([self._late[first - 1 : first], late[order]]))
+        rises = most[1:] > most[:-1]
+        self._count = first + int(rises.sum())
+        self._at[first : self._count], self._late[first : self._count] = at[rises], most[1:][rises]
+
+    def by(self, times: Times) -> Times:
+        """Return how late the latest of all was up to each of some times."""
+        return self._late[np.searchsorted(self._at[: self._count], times, "right") - 1]
 
 
 class ReplayPort:
@@ -151,49 +181,46 @@ class ReplayPort:
         self.link.free = float(ready)
         self.entered, self.left = np.full(words, np.nan), np.full(numbers, np.nan)
         self._known = KnownTimes(self.entered), KnownTimes(self.left)
-        self._arrived, self._allowed = np.empty(words), np.zeros(numbers)
-        self.offered, self.allowed, self._told, self.limited = 0, 0, numbers, False
+        self._arrived, self._waiting, self._gone = np.empty(words), np.empty(0, np.int64), 0
+        self._late = _Lateness(words + numbers)
+        self.offered, self.allowed, self.limited = 0, 0, False
 
     def offer(self, arrived: Times) -> None:
         """Let the next words of the pass enter when they have arrived."""
-        stop = self.offered + len(arrived)
-        self._arrived[self.offered : stop] = whole(link_times(self.link, arrived, self.ready, self.ended))
-        self.offered = stop
+        new = slice(self.offered, self.offered + len(arrived))
+        self._arrived[new] = whole(link_times(self.link, arrived, self.ready, self.ended))
+        self._late.happens(self.course.used[new], self._arrived[new] - self.ready)
+        self._waiting = np.concatenate([self._waiting, np.arange(new.start, new.stop)])
+        self.offered = new.stop
 
     def allow(self, taken: Times) -> None:
         """Let the next numbers of the pass leave, each not before its cycle; all of them so far."""
-        stop = self.allowed + len(taken)
-        if self.limited or stop < len(self.left) or taken.any():
-            self.limited, self._told = True, stop
-            self._allowed[self.allowed : stop] = whole(taken)
-        self.allowed = stop
+        self._late.happens(self.course.left[self.allowed : self.allowed + len(taken)], whole(taken) - self.ready)
+        self.allowed += len(taken)
+
+    def lacks(self) -> tuple[float, float]:
+        """Return when a word could be lacking, or leave for a number: any time."""
+        return 0.0, 0.0
 
     def advance(self, horizon: float) -> bool:
         """Go as far as what is known allows; return whether anything happened."""
-        course, offered, told = self.course, self.offered, self._told
-        at = np.concatenate([course.used[:offered], course.left[:told]])
-        due = np.concatenate([self._arrived[:offered], self._allowed[:told]])
-        order = np.argsort(at, kind="stable")
-        at, due = at[order], due[order]
-        late = np.maximum.accumulate(np.maximum(due - at - self.ready, 0.0))
-
-        def shifted(times: Times) -> Times:
-            """Return when things happen, moved by all that was late until then."""
-            place = np.searchsorted(at, times, "right") - 1
-            return times + self.ready + np.where(place >= 0, late[np.maximum(place, 0)] if len(late) else 0.0, 0.0)
-
-        new = np.flatnonzero(np.isnan(self.entered[:offered]))
-        stuck = course.left[told:].min(initial=np.inf)
-        free = new[course.entered[new] <= stuck]
-        if not len(free):  # in the order of sending there is always a way on
-            free = new[:1]
-        self.entered[free] = np.maximum(self._arrived[free], shifted(course.entered[free]))
-        gone = np.flatnonzero(np.isnan(self.left[:told]) & (course.needed[:told] <= offered))
-        self.left[gone] = shifted(course.left[gone])
-        if offered == len(self.entered) and told == len(self.left):
-            self.ended = int(np.ceil(self.ready + course.cycles + (late[-1] if len(late) else 0.0)))
+        course = self.course
+        free = course.entered[self._waiting] <= course.stuck[self.allowed]
+        if not free.any():
+            free[:1] = True  # in the order of sending there is always a way on
+        enter, self._waiting = self._waiting[free], self._waiting[~free]
+        self.entered[enter] = np.maximum(self._arrived[enter], self._shifted(course.entered[enter]))
+        asked = int(np.searchsorted(course.needed, self.offered, "right"))
+        gone = slice(self._gone, max(self._gone, min(asked, self.allowed)))
+        self.left[gone], self._gone = self._shifted(course.left[gone]), gone.stop
+        if self.offered == len(self.entered) and self.allowed == len(self.left):
+            self.ended = int(np.ceil(self.ready + course.cycles + self._late.by(np.full(1, np.inf))[0]))
         self.clock = self.ended if np.isinf(horizon) else int(whole(horizon))
-        return len(free) + len(gone) > 0
+        return len(enter) + gone.stop - gone.start > 0
+
+    def _shifted(self, times: Times) -> Times:
+        """Return when things happen, moved by all that was late until then."""
+        return times + self.ready + self._late.by(times)
 
     def known(self) -> tuple[Times, Times]:
         """Return when words entered and numbers left, each with all before it, as far as that is known."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabric.networks.graph.network import Network
 from memx.parameter import Parameter
 from memx.pattern import Pattern
+from swarm.ports import WaferPort
 from swarm.system import System
 from tests.examples import examples
 from tests.swarm.stepped import Stepped
@@ -161,6 +162,30 @@ def test_wafers_wait_for_room_as_they_do_cycle_by_cycle(numbers, buffer, **value
     for _ in range(2):
         assert fast.train(case.shards).total_cycles == slow.train(case.shards)
     fast.close()
+
+
+@examples(4)
+@given(
+    buffer=st.sampled_from([100, 400, 1000, 2000]), groups=st.sampled_from([1, 2]), density=st.sampled_from([0.5, 1])
+)
+def test_a_wafer_alone_waits_for_room_as_it_does_cycle_by_cycle(buffer, groups, density):
+    """Buffers of dozens of words a column, which it works on in one piece: of a wide network, both ways."""
+    case = Case((12, 9, 5), 4, tokens=2, density=density, groups=groups)
+    numbers = {"link.buffer": buffer, "link.turn": 10, "update.latency": 0}
+    fast, slow = case.system(numbers), case.stepped(numbers)
+    for _ in range(2):
+        assert fast.train(case.shards).total_cycles == slow.train(case.shards)
+    fast.close()
+
+
+def test_a_wafer_is_run_in_pieces_of_what_its_buffer_holds(monkeypatch):
+    """Room is heard of 17 cycles later; buffers of an eighth of the words need pieces of many more, and no cycle."""
+    case, numbers = Case((40, 40, 5), 4, tokens=8), {"link.turn": 20, "update.latency": 0}
+    plenty, pieces, advance = case.system(numbers).train(case.shards), [], WaferPort.advance
+    small = case.system(numbers | {"link.buffer": plenty.words * 4 // 8})
+    monkeypatch.setattr(WaferPort, "advance", lambda port, end: pieces.append(end) or advance(port, end))
+    assert small.train(case.shards).total_cycles == plenty.total_cycles
+    assert len(pieces) < plenty.total_cycles / 17 / 8
 
 
 @pytest.mark.parametrize("buffer", [20, 2**24])

@@ -204,9 +204,10 @@ class Script:
     @cached_property
     def stretch(self) -> np.ndarray:
         """Each word belongs to the phase of this number, in the order of sending."""
-        before = np.array([begin for _, begin in self.phases]).reshape(len(self.phases), self.columns)
-        begins = before[:, self.sender] + self.starts[self.sender]
-        return ((np.arange(self.n_words) >= begins).sum(axis=0) - 1)[self.sequence]
+        ends = np.array([*(begin for _, begin in self.phases), self._length])  # a phase ends where the next begins
+        return np.repeat(np.tile(np.arange(len(self.phases)), self.columns), np.diff(ends, axis=0).T.ravel())[
+            self.sequence
+        ]
 
     def traffic(self) -> dict[str, int]:
         """Return the bytes of a pass on the link of the memory service by what they are for.
