@@ -99,6 +99,7 @@ LATER_KEYS = (
     "turned",
     "scaled",
     "window",
+    "slopes",
     "ratio",
     "together",
     "factor",

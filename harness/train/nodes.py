@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fabric.networks.graph.attention import of_slopes
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node, as_size
@@ -78,6 +79,7 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "window": ("attention",),
+    "slopes": ("attention",),
     "factor": ("multiple",),
     **dict.fromkeys(("ratio", "together"), ("dropout",)),
     **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
@@ -209,6 +211,7 @@ def _sizes(
         heads, plain = node.heads or 1, (None, features // (node.heads or 1))
         turn |= {"scaled": node.scaled} if node.scaled not in plain else {}
         turn |= {"window": node.window} if node.window is not None else {}
+        turn |= of_slopes(node.slopes)
         return {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
     if node.each:
         return _sides((features, 1, 1))

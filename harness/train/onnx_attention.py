@@ -136,23 +136,26 @@ class AttentionReader(ToldReader):
         if found.shares:
             self._refuse(node, "changes shares of attention")
         elif op in ("Mul", "Div") and constant.size == 1 and other not in self.derived and other not in self.origin:
-            number = float(constant.reshape(()))
-            self._show(node.output[0], found._replace(factor=found.factor * (number if op == "Mul" else 1 / number)))
+            number = float(constant.reshape(())) if op == "Mul" else 1 / float(constant.reshape(()))
+            more = None if found.more is None else found.more * number
+            self._show(node.output[0], found._replace(factor=found.factor * number, more=more))
         elif op in ("Add", "Sub"):
-            mask = np.broadcast_to(constant if op == "Add" else -constant, found.shape)
-            if (other in self.derived or other in self.origin) and np.all(mask > LOWEST):
-                self._refuse(node, "adds parameters to scores, as relative places do; only masks are")
-                return
-            self._mask(node, found, mask > LOWEST, np.where(mask > LOWEST, mask, 0))
+            mask, origin = np.broadcast_to(constant if op == "Add" else -constant, found.shape), self.origin.get(other)
+            learned = other in self.derived if origin is None else origin.name not in self.fixed
+            learned, more = bool(learned) and bool(np.all(mask > LOWEST)), np.where(mask > LOWEST, mask, 0)
+            self._mask(node, found._replace(learned=found.learned or learned), mask > LOWEST, more)
         else:
             self._refuse(node, "changes scores in another way than scale and mask")
 
     def _mask(self, node: Any, found: Scores, seen: np.ndarray, rest: Any = 0) -> None:
         """Let scores not be seen."""
         whole = np.broadcast_to(seen, found.shape).reshape(-1, self.sequence, self.sequence)
-        if np.any(rest != 0) or not np.all(whole == whole[0]):
-            self._refuse(node, "adds numbers to scores; only masks that are the same for all sequences and heads are")
+        if not np.all(whole == whole[0]):
+            self._refuse(node, "only masks that are the same for all sequences and heads are added to scores")
             return
+        if np.any(rest != 0) or found.learned:
+            rest = np.broadcast_to(rest, found.shape)
+            found = found._replace(more=rest if found.more is None else found.more + rest)
         self._show(node.output[0], found._replace(seen=found.seen & whole[0]))
 
     def _where(self, node: Any, names: list[str]) -> bool:
@@ -277,7 +280,12 @@ class AttentionReader(ToldReader):
         queries, keys, size = scores.queries, scores.keys, scores.queries.size
         causal, window = _window_of(scores.seen)
         firsts, scaled = np.unique(queries.firsts), _root_of(scores.factor)
+        slopes = _slopes_of(scores, firsts)
         wrong = [
+            (
+                slopes is None or (scores.learned and not all(slopes)),
+                "only masks, and slopes of heads times distances, are added to scores, not what is learned",
+            ),
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
             (window is None, "a mask is that of all tokens, or of those that came before, or of a window of them"),
@@ -314,9 +322,10 @@ class AttentionReader(ToldReader):
         if all(names):
             heads, shared = len(firsts), len(own[1]) if own[1] is not None else 0
             operands = [FileTensor(part, self.shapes[part]) for part in names]
-            more = {"kv_heads": shared} if shared < heads else {}
+            more: dict[str, Any] = {"kv_heads": shared} if shared < heads else {}
             more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
             more |= {"window": window} if window else {}
+            more |= {"slopes": slopes} if slopes and any(slopes) else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
             self.views.append((bool(causal), hidden))
             if hidden is not None:  # features more of each head, which are zero
@@ -457,6 +466,24 @@ def _window_of(seen: np.ndarray) -> tuple[bool, int | None]:
     reach = int(abs(before)[seen].max(initial=0)) + 1
     wanted = (abs(before) < reach) & ((before >= 0) | (not causal))
     return causal, None if not np.array_equal(seen, wanted) else reach * (reach < len(seen))
+
+
+def _slopes_of(scores: Scores, firsts: np.ndarray) -> tuple[float, ...] | None:
+    """Return by how much the scores of each head of queries fall per token of distance; none, if nothing is added.
+
+    None if what is added is something else.  A number that all keys of a query get changes no share.
+    """
+    if scores.more is None:
+        return ()
+    tokens = np.arange(len(scores.seen))
+    away, found = abs(tokens[:, None] - tokens), dict[int, float]()
+    there = scores.seen & (away > 0)
+    for first, rows in zip(scores.queries.firsts, scores.more.reshape(-1, *scores.seen.shape), strict=True):
+        falls = (np.diagonal(rows)[:, None] - rows.astype(float))[there] / away[there]
+        slope = found.setdefault(int(first), float(falls.mean()) if falls.size else 0.0)
+        if not np.allclose(falls, slope, rtol=1e-4, atol=1e-6):
+            return None
+    return tuple(found[int(first)] for first in firsts)
 
 
 def _true(x: np.ndarray) -> np.ndarray:

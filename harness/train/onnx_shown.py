@@ -188,6 +188,10 @@ class Scores(NamedTuple):
         The softmax has been taken.
     hidden : ndarray of bool or None
         Which numbers of tokens are hidden from all.
+    more : ndarray or None
+        What is added to them, of their shape.
+    learned : bool
+        That may be made of parameters.
     """
 
     queries: Heads
@@ -197,6 +201,8 @@ class Scores(NamedTuple):
     seen: np.ndarray
     shares: bool = False
     hidden: np.ndarray | None = None
+    more: np.ndarray | None = None
+    learned: bool = False
 
 
 class Heads(NamedTuple):

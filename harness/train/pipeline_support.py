@@ -54,6 +54,7 @@ SUPPORT: dict[str, Support] = {
             "turned",
             "scaled",
             "window",
+            "slopes",
             "method",
             "sides",
             "rows",

@@ -157,6 +157,9 @@ class NodeConfig:
         low=1,
         high=2**14,
     )
+    slopes: tuple[float, ...] = option(
+        (), doc="of attention: scores of each head fall by so much per token of distance (ALiBi; default: they do not)"
+    )
     fixed: bool | None = option(None, doc="of what has numbers that are learned: they stay as they are (default: no)")
     fixed_outputs: tuple[int, ...] = option(
         (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"

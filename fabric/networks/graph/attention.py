@@ -5,7 +5,8 @@ and values (``kv_heads``) than of queries: as many query heads, one behind the o
 attention.  With scale ``k = 1 / sqrt(features of a head)``, or of another number (``scaled``)::
 
     s_it = k (q_i . k_t), minus infinity for t behind i if causal         peak_i = max_t s_it
-           and for t that is `window` tokens or more away from i
+           and for t that is `window` tokens or more away from i;
+           plus r(slope of the head) r(-|i - t|) if heads have `slopes`
     p_it = exp(s_it - L_i), L_i = peak_i + log sum_t exp(s_it - peak_i)
     o_i = r(sum_t r(exp(s_it - peak_i)) v_t / sum_t exp(s_it - peak_i))
 
@@ -17,24 +18,36 @@ is kept, and scores are calculated again on the way back, so nothing of the size
 
 Sources: A. Vaswani et al., "Attention is all you need", 2017; T. Dao et al., "FlashAttention", 2022 (L and D);
 J. Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", 2023;
-I. Beltagy et al., "Longformer: The Long-Document Transformer", 2020 (windows).
+I. Beltagy et al., "Longformer: The Long-Document Transformer", 2020 (windows); O. Press et al., "Train Short, Test
+Long: Attention with Linear Biases Enables Input Length Extrapolation", 2022 (slopes).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.nodes import Node, as_size, of_size
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from wse_core.errors import ConfigError
 
-__all__ = ["FARTHEST", "SelfAttention", "group_of", "kv_heads_of", "scale_of", "seen_by", "window_of"]
+__all__ = [
+    "FARTHEST",
+    "SelfAttention",
+    "distances",
+    "group_of",
+    "kv_heads_of",
+    "of_slopes",
+    "scale_of",
+    "seen_by",
+    "slopes_of",
+    "window_of",
+]
 
 FARTHEST = 2**14
 """Sequences with windows have fewer tokens: twice as many are a number of 16 bits with a sign."""
@@ -61,6 +74,23 @@ def window_of(node: Node) -> int:
     return window if window < node.size("sequence") else 0
 
 
+def of_slopes(slopes: Sequence[float]) -> dict[str, int]:
+    """Return the sizes of a node whose heads have slopes; inverse of `slopes_of`."""
+    return {f"slope{head}": as_size(slope) for head, slope in enumerate(slopes)}
+
+
+def slopes_of(node: Node) -> NDArray[np.float32] | None:
+    """Return by how much the scores of each query head fall per token of distance; None if they do not."""
+    sizes = dict(node.sizes)
+    found = [of_size(sizes[f"slope{head}"]) for head in range(node.size("heads")) if f"slope{head}" in sizes]
+    return np.array(found, np.float32) if found else None
+
+
+def distances(first: int, last: int) -> NDArray[np.float32]:
+    """Return what slopes are multiplied with, of distances of queries behind keys from `first` to `last`."""
+    return -abs(np.arange(first, last + 1)).astype(np.float32)
+
+
 def seen_by(node: Node) -> NDArray[np.bool_]:
     """Return which keys (columns) each query (row) of a node's sequence sees."""
     tokens = np.arange(node.size("sequence"))
@@ -73,9 +103,9 @@ class SelfAttention(NetworkOperation):
     """This operation takes queries, keys and values.
 
     Its node has ``heads``, ``sequence``, ``causal`` (0 or 1), if there are fewer heads of keys and values ``kv_heads``,
-    if scores are divided by the root of another number than the features of a head, ``scaled``, and if tokens see
-    only those that are fewer tokens away than some number, ``window``.  Query heads lie in the column of the head of
-    keys and values that they share.
+    if scores are divided by the root of another number than the features of a head, ``scaled``, if tokens see only
+    those that are fewer tokens away than some number, ``window``, and if scores fall with the distance, ``slope0``
+    and so on (`of_slopes`).  Query heads lie in the column of the head of keys and values that they share.
     """
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
@@ -96,6 +126,11 @@ class SelfAttention(NetworkOperation):
         if window_of(node) < 0 or (window_of(node) and sequence >= FARTHEST):
             what = f"{node.name}: a window of {window_of(node)} in a sequence of {sequence} tokens"
             raise ConfigError(what, where="network", hint=f"from 1 on, in sequences shorter than {FARTHEST}; or none")
+        slopes, said = slopes_of(node), sum(name.startswith("slope") for name in dict(node.sizes))
+        right = slopes is None or (said == len(slopes) == heads and np.isfinite(slopes).all())
+        if not right or (said and sequence >= FARTHEST):
+            what = f"{node.name}: {said} slopes for {heads} heads in a sequence of {sequence} tokens"
+            raise ConfigError(what, where="network", hint=f"a finite one per head, sequences shorter than {FARTHEST}")
         return given
 
     def takes(self, node: Node, given: int) -> tuple[int, ...]:
@@ -158,5 +193,9 @@ def _by_token(rows: Floats) -> Floats:
 def _scores(a: PlainArithmetic, node: Node, q: Floats, k: Floats) -> Floats:
     """Return the scores, (sequences, heads, queries, keys)."""
     scores = q @ k.swapaxes(-1, -2) * a.dtype.type(scale_of(node, q.shape[-1]))
-    seen = seen_by(node)
+    seen, slopes = seen_by(node), slopes_of(node)
+    if slopes is not None:
+        away = np.arange(len(seen))[:, None] - np.arange(len(seen)) + len(seen) - 1
+        far = a.round(distances(1 - len(seen), len(seen) - 1).astype(a.dtype))[away]
+        scores = scores + a.round(slopes.astype(a.dtype))[:, None, None] * far
     return scores if seen.all() else np.where(seen, scores, a.dtype.type(-np.inf))

@@ -31,7 +31,7 @@ from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
 from fabric.layout.part import LayoutPart
 from fabric.layout.rectangles import Rect
-from fabric.networks.graph.attention import kv_heads_of
+from fabric.networks.graph.attention import kv_heads_of, slopes_of
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.lookup import Lookup
@@ -57,6 +57,7 @@ from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_t
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, padded_rows, shapes_of
+from fabric.networks.streamed.operations.slopes import SLOPES, slopes_by_column
 from fabric.networks.streamed.operations.strips import STRIP
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.networks.streamed.operations.token_mean import SUMS
@@ -402,6 +403,10 @@ class Resident:
         """Route rings of heads that lie on several columns, and tell each column which keys are its own."""
         columns = self.network.head_columns
         route_heads(layout, columns)
+        nodes = [node for node in self.network.nodes if node.op == "attention" and slopes_of(node) is not None]
+        held = [self.plan.layout(self.inner.tensors[node.name]) for node in nodes[:1]]
+        for x, slopes in enumerate(slopes_by_column(nodes[0], held[0], self.half) if nodes else ()):
+            layout.set_param(SLOPES, slopes, (x, 0, 1, self.height))
         lengths = [
             node.size("sequence") // rows_of(node.size("sequence"), self.tokens)
             for node in self.network.nodes

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.attention import of_slopes
 from fabric.networks.graph.dropout import Draw
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node, as_size
@@ -50,10 +51,12 @@ class Built:
         """Add a product."""
         return self.node(f"{group}.linear", "linear", x, inputs=inputs, outputs=outputs, bias=bias)
 
-    def seen(self, causal):
-        """Return what attention has to know of sequences; scores of some are divided by the root of another number."""
+    def seen(self, causal, heads):
+        """Return what attention has to know of sequences; scores of some fall, or are divided by another root."""
         more = {"scaled": 7} if self.sequence % 3 == 1 else {}
         more |= {"window": 1 + self.features % (self.sequence - 1)} if self.sequence > 2 and self.features % 3 else {}
+        falls = self.sequence > 2 and self.features % 4 < 2
+        more |= of_slopes([0.7**head - 0.3 for head in range(heads)]) if falls else {}
         return {"sequence": self.sequence, "causal": causal} | more
 
     def block(self, kind, number, heads, causal):
@@ -67,7 +70,7 @@ class Built:
             self.at = self.node(f"{group}.{kind}", kind, x)
             return
         if kind in ("square", "self"):
-            sizes = {"heads": heads, **self.seen(causal)} if kind == "self" else {}
+            sizes = {"heads": heads, **self.seen(causal, heads)} if kind == "self" else {}
             op = "attention" if kind == "self" else "mul"
             self.at = self.node(f"{group}.{op}", op, *[x] * (3 if kind == "self" else 2), **sizes)
             return
@@ -95,7 +98,7 @@ class Built:
                 self.linear(f"{group}.{name}", unit, n, m, bias)
                 for name, m, bias in (("q", n, 1), ("k", shared, 0), ("v", shared, 1))
             )
-            sizes = {"heads": heads, **self.seen(causal)}
+            sizes = {"heads": heads, **self.seen(causal, heads)}
             sizes |= {"kv_heads": fewer} if self.group > 1 else {}
             if kind == "rotary":
                 more = {"base": 100} if self.sequence % 2 else {}
@@ -429,21 +432,24 @@ def test_places_turn_pairs_as_complex_numbers(pairs, sequence, sequences, seed):
     size=st.integers(1, 5),
     causal=st.integers(0, 1),
     window=st.integers(1, 5),
+    falls=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_attention_is_that_of_its_definition(shared, group, size, causal, window, seed):
-    """One query at a time, softmax over the scores that it sees divided by the root of the features."""
+def test_attention_is_that_of_its_definition(shared, group, size, causal, window, falls, seed):
+    """One query at a time, softmax over the scores that it sees divided by the root of the features, less distances."""
     tokens, heads, rng = 5, group * shared, np.random.default_rng(seed)
     q, k, v = (rng.standard_normal((tokens, count * size)) for count in (heads, shared, shared))
     sizes = {"heads": heads, "kv_heads": shared, "sequence": tokens, "causal": causal}
     sizes |= {"window": window} if window < tokens else {}
+    slopes = rng.standard_normal(heads).astype(np.float32) * falls
+    sizes |= of_slopes(slopes) if falls else {}
     node = Node("mix", "attention", ("q", "k", "v"), sizes)
     found, _ = OPERATIONS["attention"].plain(PlainGraph(Network.dense((1, 2)), "f64"), node, (q, k, v), None)
     for head in range(heads):
         part, own = (slice(at * size, (at + 1) * size) for at in (head, head // group))
         for i in range(tokens):
             seen = [t for t in range(i + 1 if causal else tokens) if abs(i - t) < window]
-            weights = np.exp([q[i, part] @ k[t, own] / np.sqrt(size) for t in seen])
+            weights = np.exp([q[i, part] @ k[t, own] / np.sqrt(size) - float(slopes[head]) * abs(i - t) for t in seen])
             wanted = sum(w * v[t, own] for w, t in zip(weights, seen, strict=True)) / weights.sum()
             assert np.allclose(found[i, part], wanted, rtol=1e-9)
 
@@ -777,7 +783,6 @@ def test_what_does_not_fit_attention_is_refused_by_name():
     mixed = Built(3, 6, 4)
     mixed.block("attention", 1, 2, 1)
     mixed.block("attention", 2, 2, 0)
-    with pytest.raises(
-        UnsupportedError, match="block2.attention has other heads, sequences, scales or masks than block1.attention"
-    ):
+    what = "block2.attention has other heads, sequences, scales, slopes or masks than block1.attention"
+    with pytest.raises(UnsupportedError, match=what):
         Resident(mixed.network(3), machine(), 2, 1, 4).layout  # noqa: B018

@@ -13,6 +13,10 @@ BEFORE = np.arange(S)[:, None] - np.arange(S)
 MASKS = {"window": (BEFORE >= 0) & (BEFORE < 3), "near": abs(BEFORE) < 2, "blocks": np.kron(np.eye(3), np.ones((2, 2)))}
 MASKS = {name: mask.astype(bool) for name, mask in MASKS.items()}
 """Tokens see only those of these."""
+SLOPES = np.array([0.5, 0.125])[:, None, None]
+ADDED = {"alibi": np.where(BEFORE >= 0, -SLOPES * BEFORE, -np.inf), "far": -SLOPES * abs(BEFORE)}
+ADDED |= {"keys": np.where(BEFORE >= 0, SLOPES * np.arange(S), -np.inf), "uneven": -SLOPES * BEFORE**2}
+"""By head, this is added to scores."""
 
 
 class SequenceFile:
@@ -201,6 +205,10 @@ def _attended(f, x, name, form):
         scores = f.op("Where", f.constant(seen[None, None], bool), scores, f.constant(-np.inf))
     elif form["mask"] == "filled":
         scores = f.op("Where", f.constant(~seen, bool), f.constant(-1e9), scores)
+    elif form["mask"] in ADDED:
+        scores = f.op("Add", scores, f.constant(ADDED[form["mask"]]))
+    elif form["mask"] == "learned":
+        scores = f.op("Add", scores, f.parameter(f"{name}.table", HEADS, S, S))
     elif form["mask"] in MASKS:
         scores = f.op("Where", f.constant(MASKS[form["mask"]], bool), scores, f.constant(-np.inf))
     shares = f.op("Softmax", scores, axis=-1)
@@ -218,6 +226,8 @@ def _whole(f, q, k, v, name, form):
         masks = [f.constant(np.where(seen, 0, -np.inf)[None, None])]
     elif form["mask"] == "where":
         masks = [f.constant(seen, bool)]
+    elif form["mask"] in ADDED:
+        masks = [f.constant(ADDED[form["mask"]][None])]
     elif form["mask"] in MASKS:
         masks = [f.constant(MASKS[form["mask"]], bool)]
     scale |= {"is_causal": 1} if form["mask"] == "filled" else {}

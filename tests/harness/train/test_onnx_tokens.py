@@ -56,7 +56,7 @@ FORMS = {
     "norm": ("layer", "rms pow", "rms div"),
     "joined": ("no", "yes", "conv1d", "by head", "axis"),
     "scaled": ("both", "queries", "scores"),
-    "mask": ("none", "add", "where", "filled", "window", "near"),
+    "mask": ("none", "add", "where", "filled", "window", "near", "alibi", "far", "keys"),
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
     "result": ("all", "first", "last", "rows", "mean", "sum", "pooled"),
@@ -127,8 +127,9 @@ def test_any_form_of_a_transformer_gives_the_logits_of_the_reference_evaluator(t
     assert ops.count("rms") == 3 * form["norm"].startswith("rms")
     assert form["function"].split()[0] in ops
     (attention,) = [node for node in read.network.nodes if node.op == "attention"]
-    assert (attention.heads, attention.causal) == (HEADS, form["mask"] not in ("none", "near"))
+    assert (attention.heads, attention.causal) == (HEADS, form["mask"] not in ("none", "near", "far"))
     assert attention.window == {"window": 3, "near": 2}.get(form["mask"])
+    assert attention.slopes == pytest.approx((0.5, 0.125) if form["mask"] in ("alibi", "far", "keys") else ())
     alone = "last" if form["result"] == "last" else "first"
     assert read.data.labels == (alone if form["result"] in ONE else "class")
 
@@ -295,6 +296,8 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 
 
 WRONG = {
+    "uneven": ({"mask": "uneven"}, "only masks, and slopes of heads times distances, are added to scores"),
+    "learned": ({"mask": "learned", "attention": "steps"}, "are added to scores, not what is learned"),
     "blocks": ({"mask": "blocks"}, "a mask is that of all tokens, or of those that came before, or of a window"),
     "in turns": (
         {"heads": 4, "shared": 2, "repeated": "in turns"},
@@ -429,7 +432,7 @@ ENDS = {
     per_token: "one for each of 8 features",
     far: "a function of numbers that is none of",
     neutral: "numbers that are parameters, or made of them",
-    biased_scores: "adds parameters to scores",
+    biased_scores: "slopes of heads times distances, are added to scores, not what is learned",
     half: "not every feature of it is taken once",
 }
 

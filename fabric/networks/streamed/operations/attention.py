@@ -47,13 +47,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
-from fabric.networks.graph.attention import group_of, scale_of, window_of
+from fabric.networks.graph.attention import group_of, scale_of, slopes_of, window_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
 from fabric.networks.streamed.operations.blocks import Travelling, blocks_of, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.head_columns import HeadColumnTasks, keys_of
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+from fabric.networks.streamed.operations.slopes import SlopeTasks
 from wse_core.errors import UnsupportedError
 
 __all__ = ["ATTENTION", "head_of", "scores_of", "shares_of", "the_form"]
@@ -128,6 +129,8 @@ class AttentionTasks:
             self.blocks = blocks_of(code, self.rows)
             self.dot_now = p.array("dot of a query of the block", s, "f32", bank=4)
             self.travelling = self.parts()
+        falls = slopes_of(node) is not None
+        self.slopes = SlopeTasks(code, node, s, self.rows, self.row) if falls else None
 
     def tasks(self) -> None:
         """Write the tasks of both ways and of the list of operands."""
@@ -217,6 +220,8 @@ class AttentionTasks:
             p.add16(place, place, step)
             p.free(step)
             p.st16(place, self.at, offset=k)
+        if self.slopes is not None:
+            self.slopes.begin(head)
         p.free(head, behind, place)
         yield
         self.code.prepare()
@@ -246,6 +251,8 @@ class AttentionTasks:
                 p.ld16(place, self.at, offset=k)
                 p.add16(place, place, self.words(name))
                 p.st16(place, self.at, offset=k)
+        if self.slopes is not None:
+            self.slopes.next()
         p.ld16(left, self.left)
         p.sub16(left, left, 1)
         p.st16(left, self.left)
@@ -379,6 +386,8 @@ class AttentionTasks:
         """Emit a row of scores of sums of products, the largest of each query with it, and the way to the next row."""
         p, peak = self.code.p, self.vector(self.code.peak)
         self.scale(self.sums, given)
+        if self.slopes is not None:
+            self.slopes.fall(self.sums, left, True)
         if self.causal:
             p.dsr_base(self.wide, row)
             with self.before(left) as count:
@@ -564,6 +573,8 @@ class AttentionTasks:
         code, p = self.code, self.code.p
         one, two = self.vector(code.one), self.vector(code.two)
         self.scale(one, one)
+        if self.slopes is not None:
+            self.slopes.fall(one, left, own)
         p.fsubs(one, one, self.numbers)
         with code.functions.first(self.length):
             code.functions.exp(code.one, code.one)
@@ -735,7 +746,7 @@ def the_form(network: Network, op: str = "attention") -> Node:
 
     for node in found:
         if form(node) != form(found[0]):
-            what = f"{node.name} has other heads, sequences, scales or masks than {found[0].name}"
+            what = f"{node.name} has other heads, sequences, scales, slopes or masks than {found[0].name}"
             raise UnsupportedError(what, feature=op, where="graph")
     return found[0]
 

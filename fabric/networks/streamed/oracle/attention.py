@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.attention import scale_of, seen_by
+from fabric.networks.graph.attention import distances, scale_of, seen_by, slopes_of
 from fabric.networks.graph.nodes import Node
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
@@ -33,7 +33,7 @@ def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: N
     q, *own = (_by_head(node, rows, size) for rows in x)
     k, v = (np.repeat(rows, len(q) // len(rows), axis=0) for rows in own)  # each as often as query heads share it
     parts = _parts(a, node, x[0], size)
-    scores = a.times(_products(a, k, q, parts), scale_of(node, q.shape[1]))
+    scores = _fallen(a, node, a.times(_products(a, k, q, parts), scale_of(node, q.shape[1])))
     scores[..., ~seen_by(node).T] = LOWEST
     peak = np.full(scores.shape[:2] + scores.shape[3:], LOWEST, np.uint32)
     for key in range(scores.shape[2]):
@@ -62,7 +62,7 @@ def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]
     dot = a.joined(dots, a.add)
     wide = logs.shape[:2] + (logs.shape[2],) * 2
     scale = scale_of(node, q.shape[1])
-    scores = a.times(_products(a, k, q, parts), scale)
+    scores = _fallen(a, node, a.times(_products(a, k, q, parts), scale))
     p = a.functions.exp(a.sub(scores, np.broadcast_to(logs[:, :, None], wide)))
     below = a.sub(_products(a, v, do, parts), np.broadcast_to(dot[:, :, None], wide))
     ds, shares = a.narrow(a.times(a.mul(p, below), scale)), a.narrow(p)
@@ -114,6 +114,16 @@ def _products(a: StreamedArithmetic, keys: Halves, queries: Halves, parts: Seque
         order = [(_owner(a, key, parts) + 1 + column) % len(parts) for column in range(len(parts))]
         whole[:, :, key] = a.joined([sums[column][:, :, key] for column in order], a.add)
     return whole
+
+
+def _fallen(a: StreamedArithmetic, node: Node, scores: Bits) -> Bits:
+    """Return scores, (heads, sequences, keys, queries), that fall by the slopes of the heads."""
+    slopes = slopes_of(node)
+    if slopes is None:
+        return scores
+    tokens = np.arange(scores.shape[-1])
+    far = a.half.encode(distances(1 - len(tokens), len(tokens) - 1))[tokens - tokens[:, None] + len(tokens) - 1]
+    return a.fma(far, a.half.encode(slopes)[:, None, None, None], scores)
 
 
 def _mixed(a: MeshArithmetic, rows: Halves, shares: Halves, sums: Bits | None = None) -> Bits:
