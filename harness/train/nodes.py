@@ -85,7 +85,7 @@ OWNERS = {
     **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
     "fixed_outputs": ("linear",),
     **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
-    "shared": ("scale", "headrms"),
+    "shared": ("scale", "headrms", "groupnorm"),
     "each": ("shift", "scale"),
     "base": ("rotary",),
     "turned": ("rotary",),
@@ -242,7 +242,7 @@ def _side_by_side(images: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features: int, where: str) -> dict[str, int]:
     """Return the sizes of an operation on images."""
-    if not image and node.op == "upsample":
+    if not image and node.op in ("upsample", "groupnorm"):
         image = (features, 1, 1)  # a feature is a channel of one pixel
     if not image:
         raise ConfigError(

@@ -40,11 +40,13 @@ class AttentionReader(ToldReader):
         if isinstance(one, Scores):
             values = self._plain(node.input[1], node)
             if values is not None:
-                self._attend(node, one, values)
+                self._attend(node, one, _over(values, one.shape[:-2]))
             return True
         first, second = self._plain(node.input[0], node), self._plain(node.input[1], node)
         if first is None or second is None:
             return True
+        leading = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+        first, second = _over(first, leading), _over(second, leading)
         queries = self._heads(node, first)
         turned = second._replace(
             places=second.places.swapaxes(-1, -2),
@@ -568,6 +570,24 @@ def _parted_heads(found: Shown, heads: int) -> Shown:
     if isinstance(factors, np.ndarray):
         factors = parted(np.broadcast_to(factors, found.places.shape))
     return found._replace(places=parted(found.places), factors=factors)
+
+
+def _over(found: Shown, leading: tuple[int, ...]) -> Shown:
+    """Return what a product takes, repeated over what the other factor has of samples and heads."""
+    if found.shape[:-2] == leading:
+        return found
+    places = found.places
+
+    def whole(array: np.ndarray) -> np.ndarray:
+        more = (1,) * (len(leading) + 2 - len(found.shape))
+        return np.broadcast_to(
+            array.reshape(len(array), *more, *array.shape[1:]), (len(array), *leading, *array.shape[-2:])
+        )
+
+    factors = found.factors
+    if isinstance(factors, np.ndarray):
+        factors = whole(np.broadcast_to(factors, places.shape))
+    return found._replace(places=whole(places), factors=factors)
 
 
 def _repeated(found: Shown, like: Shown) -> Shown:

@@ -176,6 +176,7 @@ class TokenReader(ChosenReader):
             "AveragePool": self._pooled_tokens,
             "RMSNormalization": self._rms,
             "SimplifiedLayerNormalization": self._rms,
+            "LayerNormalization": self._norm_of_heads,
         }
         if op in special and special[op](node, names):
             return
@@ -719,7 +720,16 @@ class TokenReader(ChosenReader):
             return False
         return True
 
-    def _of_heads(self, node: Any, found: Any, place: int) -> bool:
+    def _norm_of_heads(self, node: Any, names: list[str]) -> bool:
+        """Append a normalisation of each head by itself; return whether a tensor shows heads, and not tokens."""
+        found = self.shown[node.input[0]]
+        last = self._of(node, "axis", -1) in (-1, len(found.shape) - 1)
+        if len({name in self.origin for name in node.input[1:3]}) > 1 or len(node.input) < 3 or not last:
+            return False
+        self._epsilon(node, self._of(node, "epsilon", 1e-5))
+        return self._of_heads(node, found, 1, "groupnorm")
+
+    def _of_heads(self, node: Any, found: Any, place: int, op: str = "headrms") -> bool:
         """Append a normalisation of each head by itself, if a tensor shows heads; return whether it does."""
         if not isinstance(found, Shown) or len(found.shape) < 2 or not self.shapes.get(found.node):
             return False
@@ -736,9 +746,10 @@ class TokenReader(ChosenReader):
         width, heads = len(firsts) * size, len(firsts)
         if part:
             named = self._named(node, place).removesuffix(".norm")
-            name = self._add_node(node, "headrms", FileTensor(part, (width,)), name=named, groups=heads)
+            name = self._add_node(node, op, FileTensor(part, (width,)), name=named, groups=heads)
             self.nodes[-1] |= {"shared": size} if heads > 1 else {}
-            self._factors(node, place, f"{name}.norm.weight", width)
+            for more, what in enumerate(("weight", "bias") if op == "groupnorm" else ("weight",)):
+                self._factors(node, place + more, f"{name}.norm.{what}", width)
             places = tokens * width + np.searchsorted(firsts, features) * size
             self._show(node.output[0], Shown(name, (places[..., None] + np.arange(size))[None].astype(PLACE)))
         return True

@@ -1,10 +1,10 @@
 """Gradients as they train weights: what several places share is added up, what nothing trains is zero.
 
 Numbers of a ``scale`` may be repeated over its channels (`harness.train.tables.NodeConfig.shared`): a factor of all
-channels, or those of the features of a head in every head.  Several nodes may have the numbers of one
-(`harness.train.tables.NodeConfig.shares`), as modules have that are called several times.  The memory service has each
-number as often as it is used, equal in every bit: the gradients of all copies are added in f32, in their order, and
-every copy is updated with the sum.  `harness.train.lookup` has the table of tokens.
+channels, or those of the features of a head in every head; so may factors and shifts of a ``groupnorm``.  Several nodes
+may have the numbers of one (`harness.train.tables.NodeConfig.shares`), as modules have that are called several times.
+The memory service has each number as often as it is used, equal in every bit: the gradients of all copies are added in
+f32, in their order, and every copy is updated with the sum.  `harness.train.lookup` has the table of tokens.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
         for number in group:
             found[number] = total
     for number, (shared, channels, _) in _repeated(config):
-        copies = found[number].reshape(-1, shared)
-        total = np.zeros(shared, copies.dtype)
-        for own in copies:
-            total = total + own
-        found[number] = np.tile(total, channels // shared)
+        copies = found[number].reshape(-1, channels // shared, shared)  # of factors, and perhaps of shifts
+        total = np.zeros((len(copies), shared), copies.dtype)
+        for copy in range(copies.shape[1]):
+            total = total + copies[:, copy]
+        found[number] = np.tile(total, channels // shared).reshape(-1)
     return found
 
 
@@ -162,8 +162,9 @@ def counted_once(
 ) -> list[np.ndarray]:
     """Return gradients for a norm: what is shared counts once."""
     found = list(gradients) if config.tie is None else config.tie.once(matrices, gradients)
-    for number, (shared, _, _) in _repeated(config):
-        found[number] = np.where(np.arange(found[number].size) < shared, found[number], np.float32(0))
+    for number, (shared, channels, _) in _repeated(config):
+        first = np.arange(found[number].size) % channels < shared
+        found[number] = np.where(first, found[number], np.float32(0))
     for group in _alike(config):
         for number in group[1:]:
             found[number] = np.zeros_like(found[number])

@@ -180,7 +180,8 @@ class NodeConfig:
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,
-        doc="of scale, headrms: so many numbers are learned, and repeated over the channels (default: one for each)",
+        doc="of scale, headrms, groupnorm: so many numbers are learned, and repeated over the channels (default: one "
+        "for each)",
         low=1,
         high=10**6,
     )

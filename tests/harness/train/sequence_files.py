@@ -167,6 +167,8 @@ def _shared(f, x, name, form):
 
 
 def _repeated(f, x, shared, group, e, how):
+    if how == "alone":  # the product repeats it
+        return x
     if how == "gather":
         return f.op("Gather", x, f.constant(np.repeat(np.arange(shared), group), np.int64), axis=1)
     if how == "in turns":  # head after head, and all once more
@@ -181,10 +183,18 @@ def _repeated(f, x, shared, group, e, how):
     return f.shape(apart, -1, shared * group, S, e)
 
 
+def _normed_heads(f, x, name, e, op):
+    """Append a normalisation of each head, of numbers that all of them share."""
+    more = [f.parameter(f"{name}.bias", e)] if op == "LayerNormalization" else []
+    return f.op(op, x, f.parameter(f"{name}.weight", e, around=1.0), *more, axis=-1, epsilon=0.01)
+
+
 def _attended(f, x, name, form):
     """Append attention."""
     e = D // form.get("heads", HEADS)
     q, k, v = _by_head(f, x, name, form)
+    if "normed" in form:
+        q, k = (_normed_heads(f, one, f"{name}.{called}", e, form["normed"]) for one, called in ((q, "qn"), (k, "kn")))
     if form["places"].startswith("rotary") and "shared" not in form:
         q, k = _rotated(f, q, form), _rotated(f, k, form)
     if form["attention"] != "steps":

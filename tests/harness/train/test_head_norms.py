@@ -24,8 +24,8 @@ nodes = [
     {{name = "a", op = "linear", outputs = 12}},
     {{name = "q", op = "linear", outputs = 8}},
     {{name = "k", op = "linear", outputs = 4, inputs = ["a"]}},
-    {{name = "qn", op = "headrms", groups = 2, shared = 4, inputs = ["q"]}},
-    {{name = "kn", op = "headrms", groups = 1, inputs = ["k"]}},
+    {{name = "qn", op = "{op}", groups = 2, shared = 4, inputs = ["q"]}},
+    {{name = "kn", op = "{op}", groups = 1, inputs = ["k"]}},
     {{name = "qr", op = "rotary", heads = 2, inputs = ["qn"]}},
     {{name = "kr", op = "rotary", heads = 1, inputs = ["kn"]}},
     {{name = "mix", op = "attention", heads = 2, kv_heads = 1, inputs = ["qr", "kr", "k"]}},
@@ -50,10 +50,10 @@ loss_scale = {{initial = 256.0}}
 """
 
 
-def text(dtype="f16", wafers=1, width=2, columns=1):
+def text(dtype="f16", wafers=1, width=2, columns=1, op="headrms"):
     """Return a configuration."""
     cb16 = str(dtype == "cb16").lower()
-    return TEXT.format(dtype=dtype, cb16=cb16, wafers=wafers, width=width, batch=16, columns=columns)
+    return TEXT.format(dtype=dtype, cb16=cb16, wafers=wafers, width=width, batch=16, columns=columns, op=op)
 
 
 @pytest.fixture
@@ -65,18 +65,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.parametrize("op", ["headrms", "groupnorm"])
 @pytest.mark.parametrize(("dtype", "wafers", "width"), [("f16", 1, 2), ("cb16", 1, 1), ("f16", 2, 3)])
-def test_heads_are_normalised_bit_by_bit(folder, dtype, wafers, width):
+def test_heads_are_normalised_bit_by_bit(folder, dtype, wafers, width, op):
     """Losses and weights of wafers are those of the oracle; factors that heads share stay alike."""
-    config = parse_train(text(dtype, wafers, width), "a.toml")
+    config = parse_train(text(dtype, wafers, width, op=op), "a.toml")
     assert config.build_network().dtype == dtype
     one, other = Trainer(config), Trainer(config, backend="numpy")
     before = one.tensors()
     assert [one.step().loss for _ in range(2)] == [other.step().loss for _ in range(2)]
     after, wanted = one.tensors(), other.tensors()
     assert all(np.array_equal(array, wanted[name]) for name, array in after.items())
-    factors = after["qn.norm.weight"]
-    assert np.array_equal(factors[:4], factors[4:])
+    for numbers in (after[name] for name in ("qn.norm.weight", "qn.norm.bias") if name in after):
+        assert np.array_equal(numbers[:4], numbers[4:])
+        assert len(np.unique(numbers)) == 4
     for name in ("qn.norm.weight", "kn.norm.weight", "q.weight", "k.weight", "a.weight"):
         assert not np.array_equal(before[name], after[name])
 

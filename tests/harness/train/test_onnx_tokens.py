@@ -150,9 +150,18 @@ def test_places_may_turn_at_other_rates(folder, places, base):
     assert [node.base for node in turned] == [None if base == 10_000 else base] * 2
 
 
+@pytest.mark.parametrize(("op", "becomes"), [("LayerNormalization", "groupnorm"), ("RMSNormalization", "headrms")])
+def test_heads_are_normalised_with_numbers_that_they_share(folder, op, becomes):
+    read = compare(PLAIN | {"normed": op})
+    found = [(node.groups, node.shared) for node in read.network.nodes if node.op == becomes]
+    assert found == [(HEADS, D // HEADS)] * 2
+
+
 @pytest.mark.parametrize("places", ["learned", "rotary"])
-@pytest.mark.parametrize("repeated", ["expand", "concat", "gather"])
-@pytest.mark.parametrize("shared", [1, 2])
+@pytest.mark.parametrize(
+    ("repeated", "shared"),
+    [*((how, count) for how in ("expand", "concat", "gather") for count in (1, 2)), ("alone", 1)],
+)
 def test_heads_of_keys_that_are_repeated_become_shared_ones(folder, shared, repeated, places):
     form = {"places": places, "heads": 4, "shared": shared, "repeated": repeated}
     read = compare(PLAIN | form)
