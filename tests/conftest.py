@@ -66,11 +66,14 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Leave what was collected out of the search for garbage: it stays to the end, and is more than a test makes.
 
-    What tests make is searched less often than usual: programs are written object by object, which are no garbage yet.
+    What tests make is searched as seldom as in a command: programs are written object by object, which are no garbage
+    yet.
     """
+    from harness.cli.main import COLLECT_AFTER
+
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 20, 20)
+    gc.set_threshold(COLLECT_AFTER, 20, 20)
 
 
 def pytest_sessionstart(session):

@@ -296,12 +296,16 @@ def is_vector(op: Op, a: int, b: int, c: int) -> bool:
     return (op.types[0] != "-" and a >> 4 != FILE_REG) or any(f >> 4 in (FILE_SRC0, FILE_SRC1) for f in sources)
 
 
+CODE_AT = 25
+"""The op code of an instruction begins at this bit of its word."""
+
+
 def encode(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | None = None) -> list[int]:
     """Return the list of one or two 32-bit words of an instruction."""
     if (a | b | c | d) & ~63:
         field = next(field for field in (a, b, c, d) if field & ~63)
         raise ValueError(f"operand field {field} of {op.name} does not fit 6 bits")
-    word = op.code << 25 | (imm is not None) << 24 | a << 18 | b << 12 | c << 6 | d
+    word = op.code << CODE_AT | (imm is not None) << 24 | a << 18 | b << 12 | c << 6 | d
     return [word] if imm is None else [word, imm & 0xFFFFFFFF]
 
 
@@ -323,7 +327,7 @@ def _decoded(words: tuple[int, ...]) -> tuple[Decoded, ...]:
     index, count = 0, len(words)
     while index < count:
         word = words[index]
-        code = word >> 25
+        code = word >> CODE_AT
         if code >= len(OPS):
             raise ValueError(f"word {index}: {word:#010x} has no op code")
         at, imm = index, None

@@ -4,6 +4,8 @@
 `load` fills a fresh `Memory`: machine numbers, route words, decoded programs, CE blocks and initial data, planes,
 host streams.  It runs once per engine; nothing here is called during a run.
 """
+from functools import lru_cache
+
 import numpy as np
 
 from libc.string cimport memcmp, memcpy, memset
@@ -34,8 +36,15 @@ cdef enum:
     TOGETHER = 8            # rows that share words of cells on another one, at most
     SPARE = 16              # one cell of so many may be nobody's there
     MEMORY_COUNTS = 0x4000  # PEs from which on rows of more than a word share words too
+    MOST_KNOWN = 1 << 16    # instructions that are kept decoded
 
 _twins.check()
+
+
+@lru_cache(maxsize=8)
+def _known(machine):
+    """Return instructions of a machine, decoded, by their words: programs and fabrics have most of theirs in common."""
+    return {}
 
 
 def load(Memory m, spec, order, sweep, pack):
@@ -263,7 +272,7 @@ cdef _programs(Memory m, spec):
     depths = spec.machine["queue.in_depth"]
     for k in range(8):
         s.f.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
-    known = {}
+    known = _known(spec.machine)
     places = _cells_of(m, spec)
     for number, program in enumerate(spec.programs):
         g = &s.f.programs[number]
@@ -334,16 +343,19 @@ cdef _cells_of(Memory m, spec):
     return np.split(cells, np.cumsum(before))[1:]
 
 cdef _program(Memory m, number, program, machine, dict known):
-    # Decode one image into a program_t.  Programs of a fabric have most instructions in common; `known` says where the
-    # first of each kind lies.
+    # Decode one image into a program_t, with what is `known` of its instructions.
     cdef region_t* s = m.s
     cdef program_t* g = &s.f.programs[number]
     cdef instr_t* i
     cdef uint16_t[FILE_REG] used  # DSRs that instructions name, per file
-    cdef int k
+    cdef int k, at, n
     cdef const unsigned char[::1] raw
-    decoded = list(_isa.decode(program.code))
-    index_of = {at: n for n, (at, *_) in enumerate(decoded)}
+    cdef const uint32_t[::1] code = np.ascontiguousarray(program.code)
+    cdef uint64_t words
+    cdef int dsr_load = machine["ce.dsr_load"], dsr_row = machine["ce.dsr_row"] or dsr_load
+    cdef int dsr_dimension = machine["ce.dsr_dimension"], fabric_load = machine["ce.fabric_load"]
+    decoded = _isa.decode(program.code)
+    index_of = {found[0]: n for n, found in enumerate(decoded)}
     g.n_code = len(decoded)
     g.code = <instr_t*>m.share((g.n_code + 1) * sizeof(instr_t))
     g.code_words = program.code_words
@@ -398,26 +410,30 @@ cdef _program(Memory m, number, program, machine, dict known):
     microthreads = set()
     n_shapes = 0
     memset(used, 0, sizeof(used))
-    for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
+    at = 0
+    for n in range(<int>g.n_code):
         i = &g.code[n]
-        words = op.code, a, b, c, d, imm
+        words = <uint64_t>code[at] << 32 | (code[at + 1] if code[at] >> 24 & 1 else 0)
         first = known.get(words)
         if first is None:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            _, op, a, b, c, d, imm = decoded[n]
             _instruction(i, op, a, b, c, d, imm, machine)
-            known[words] = <size_t>i
+            known[words] = (<char*>i)[:sizeof(instr_t)]
         else:
-            i[0] = (<instr_t*><size_t>first)[0]
+            memcpy(i, <const char*><bytes>first, sizeof(instr_t))
         if i.op == OP_DSR_LOAD:
             i.slots = 1                         # of another program the same words may be another descriptor
-            i.gap = machine["ce.dsr_load"]
-            in_row = b >> 4 != FILE_REG and n + 1 < len(decoded) and decoded[n + 1][1].name == "dsr_load"
-            if g.descriptors[imm].kind == DSD_MEM1D and in_row:
-                i.gap = machine["ce.dsr_row"] or i.gap
-            elif g.descriptors[imm].kind == DSD_MEM4D:
-                i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
-            elif g.descriptors[imm].kind == DSD_FABIN or g.descriptors[imm].kind == DSD_FABOUT:
-                i.slots = 1 + machine["ce.fabric_load"]
-                i.gap += machine["ce.fabric_load"]
+            i.gap = dsr_load
+            if g.descriptors[i.imm].kind == DSD_MEM1D:
+                if i.b >> 4 != FILE_REG and n + 1 < <int>g.n_code and code[at + 2] >> 25 == OP_DSR_LOAD:
+                    i.gap = dsr_row
+            elif g.descriptors[i.imm].kind == DSD_MEM4D:
+                i.gap += dsr_dimension * (g.descriptors[i.imm].ndim - 1)
+            elif g.descriptors[i.imm].kind == DSD_FABIN or g.descriptors[i.imm].kind == DSD_FABOUT:
+                i.slots = 1 + fabric_load
+                i.gap += fabric_load
         i.work = (i.op * N_HALVES + g.num.half) * WORK_COLUMNS
         i.at = at
         i.next = n + 1
@@ -429,19 +445,20 @@ cdef _program(Memory m, number, program, machine, dict known):
         g.delays |= i.a >> 4 == FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
         g.draws |= i.form == FORM_RAND
         if (i.form == FORM_JMP or i.form == FORM_BR) and i.op != OP_TRAP:
-            i.target = index_of[imm]
+            i.target = index_of[i.imm]
         for f in range(FILE_REG):
             used[<int>f] |= i.dsrs[f]
         if i.flags & I_VECTOR:
             i.shape = s.f.n_shapes + n_shapes
             n_shapes += 1
         if i.flags & I_ASYNC:
-            named = _isa.async_fields(imm)["ut"]
+            named = _isa.async_fields(i.imm)["ut"]
             if named is None:
                 microthreads |= {k & (N_QUEUES - 1) for k in range(N_BINDINGS)
                                  if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
             else:
                 microthreads.add(named)
+        at += 2 if i.flags & I_IMM else 1
     s.f.n_shapes += n_shapes
     i = &g.code[g.n_code]
     i.op = OP_TRAP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,10 @@ from fabric.layout.classes import bands
 from wse_core.errors import LayoutError
 
 __all__ = ["Rect", "RectLike", "rect_within", "runs"]
+
+
+MOST_CELLS = 1 << 12
+"""The runs of a mask of at most so many entries are kept: parameters of a layout have few different ones."""
 
 
 class Rect(NamedTuple):
@@ -55,20 +59,32 @@ def rect_within(rect: RectLike | None, width: int, height: int, what: str = "rec
     return rect
 
 
-def runs(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], int, int]]:
-    """Yield ``((row, stop row), column, stop column)``: disjoint rectangles that cover the true entries of `mask`.
+Run = tuple[tuple[int, int], int, int]
+"""A `Run` is ``((row, stop row), column, stop column)``."""
+
+
+def runs(mask: np.ndarray) -> tuple[Run, ...]:
+    """Return disjoint rectangles that cover the true entries of `mask`.
 
     Rows that are alike, or columns, are looked at once, and all at the same time: whichever gives fewer rectangles.
     One column whose rows all differ would else cut all others.  The cost is a few passes over the mask and one step per
     rectangle.
     """
+    if mask.size <= MOST_CELLS:
+        return _known_runs(mask.astype(bool, copy=False).tobytes(), mask.shape)
+    return _runs(mask)
+
+
+@lru_cache(maxsize=1024)
+def _known_runs(entries: bytes, shape: tuple[int, ...]) -> tuple[Run, ...]:
+    return _runs(np.frombuffer(entries, bool).reshape(shape))
+
+
+def _runs(mask: np.ndarray) -> tuple[Run, ...]:
     lying, standing = _along(mask), _along(mask.T)
     if len(lying) <= len(standing):
-        for top, bottom, left, right in lying:
-            yield (top, bottom), left, right
-    else:
-        for left, right, top, bottom in standing:
-            yield (top, bottom), left, right
+        return tuple(((top, bottom), left, right) for top, bottom, left, right in lying)
+    return tuple(((top, bottom), left, right) for left, right, top, bottom in standing)
 
 
 def _along(mask: np.ndarray) -> list[list[int]]:

@@ -268,4 +268,6 @@ def _rewritten(image: ProgramImage) -> set[int]:
     """Return the colors whose routes the program sets at run time."""
     if image.registers:
         return set(range(N_COLORS))
+    if not np.any(image.code >> isa.CODE_AT == isa.BY_NAME["route"].code):
+        return set()  # not even an extension word looks so
     return {a for _, op, a, *_ in isa.decode(image.code) if op.name == "route"}
