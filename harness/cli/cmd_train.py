@@ -192,7 +192,7 @@ def _main(args: argparse.Namespace) -> int:
     stop = total if args.iterations is None else args.iterations
     if not 1 <= stop <= total:
         raise ConfigError(
-            f"{stop} iterations of a run of {total}",
+            f"{stop} iteration{'s' * (stop != 1)} of a run of {total}",
             where="--iterations",
             value=stop,
             hint="1 to that many; train.iterations makes the run longer",
@@ -469,7 +469,8 @@ def _report(r: Mapping[str, Any]) -> str:
         ("mode", _mode(r)),
         (
             "training",
-            f"{r['done']:,} of {r['iterations']:,} iterations of {r['batch']:,} samples, loss "
+            f"{r['done']:,} of {r['iterations']:,} iteration{'s' * (r['iterations'] > 1)} of "
+            f"{r['batch']:,} samples, loss "
             + ("none" if r["loss"] is None else f"{r['loss']:.4g}")
             + (f", {r['skipped']} left out for overflow" if r["skipped"] else ""),
         ),
@@ -493,7 +494,7 @@ def _report(r: Mapping[str, Any]) -> str:
             (
                 "bit-exact",
                 f"{'yes' if r['bit_exact'] else 'NO'}: weights and losses of {r['compared_iterations']} "
-                "iterations against numpy in the order of the wafers",
+                f"iteration{'s' * (r['compared_iterations'] != 1)} against numpy in the order of the wafers",
             ),
             (
                 "against numpy",

@@ -136,7 +136,8 @@ def model_card(name: str, config: TrainConfig, decoder: Decoder, text: str | Non
         "tokens": f"{result['train_samples']:,} to learn from, {result['test_samples']:,} held out"
         if "train_samples" in result
         else "",
-        "training": f"{result['done']:,} iterations of {config.data.batch:,} tokens, seed {config.seed}"
+        "training": f"{result['done']:,} iteration{'s' * (result['done'] != 1)} of {config.data.batch:,} tokens, "
+        f"seed {config.seed}"
         if "done" in result
         else "",
         "arithmetic": f"{config.train.dtype}, {_place(config, result)}",

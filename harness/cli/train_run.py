@@ -168,7 +168,8 @@ class TrainingRun:
             trainer.save_weights(self.out / BEST)
         left = (stop - step.iteration) * row["host_seconds"]
         if step.iteration == self.first + 1 and left > LONG and self.args.progress is not False:
-            more = f"{stop - step.iteration:,} iterations"
+            count = stop - step.iteration
+            more = f"{count:,} iteration{'s' * (count > 1)}"
             print(f"wse: about {left:,.0f} s for {more}; Ctrl-C ends with a checkpoint", file=sys.stderr, flush=True)
         progress.update(step.iteration, stop, **self._facts(row))
         if config.checkpoint.interval and step.iteration % config.checkpoint.interval == 0:

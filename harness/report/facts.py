@@ -222,7 +222,8 @@ def cycles_explained(facts: Mapping[str, Any]) -> str:
         tests, done = facts["results"].get("test_cycles") or 0, facts["results"].get("from_iteration") or 0
         parts.append(f"{cycles:,} cycles are those of the whole system, {tests:,} of them in tests")
         if done:
-            parts.append(f"the {done:,} iterations of an earlier run are among them, and not among those of the bars")
+            earlier = f"{done:,} iterations of an earlier run are" if done > 1 else "iteration of an earlier run is"
+            parts.append(f"the {earlier} among them, and not among those of the bars")
     else:
         parts.append(f"{cycles:,} cycles is the interval that the job measures")
         if whole is not None and whole != cycles:

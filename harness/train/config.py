@@ -712,7 +712,8 @@ class TrainConfig(TrainFile):
             shortest = min(phase.end - phase.begin for phase in phases(self.sparsity, train.iterations))
             if train.schedule.warmup >= shortest:
                 raise ConfigError(
-                    f"a warm-up of {train.schedule.warmup} leaves nothing of a phase of {shortest} iterations",
+                    f"a warm-up of {train.schedule.warmup} leaves nothing of a phase of {shortest} "
+                    f"iteration{'s' * (shortest > 1)}",
                     where="train.schedule.warmup",
                     value=train.schedule.warmup,
                 )

@@ -105,7 +105,7 @@ def phases(sparsity: SparsityConfig, iterations: int) -> tuple[MaskPhase, ...]:
     begins = [0, *ends[:-1]]
     if any(begin >= end for begin, end in zip(begins, ends, strict=True)):
         raise ConfigError(
-            f"{iterations} iterations for {len(densities)} phases of different masks",
+            f"{iterations} iteration{'s' * (iterations != 1)} for {len(densities)} phases of different masks",
             where="train.iterations",
             value=iterations,
         )

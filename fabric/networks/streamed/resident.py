@@ -159,7 +159,13 @@ class Resident:
         self._made: dict[ProgramKey, ProgramImage] = {}
         copied: dict[str, int] = {}
         sums: dict[str, int] = {}
-        plan = MemoryPlan(network, width, STREAMED)
+        try:
+            plan = MemoryPlan(network, width, STREAMED)
+        except UnsupportedError as error:
+            if column_groups > 1 and error.where == "mesh.head_columns":
+                every = f"{column_groups * width} columns in {column_groups} groups (mesh.column_groups)"
+                error.cause = f"{every}, and heads lie on the {width} of a group"
+            raise
         left = room(ids_of(network, KEPT if network.keep_output else ()))
         if self.form != "steps" and left >= len(TURN):
             copied = copies(plan, machine, self.tokens, turned)

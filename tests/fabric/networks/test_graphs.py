@@ -619,6 +619,10 @@ def test_heads_that_columns_cannot_share_are_refused_by_name():
     with pytest.raises(UnsupportedError, match="2 heads on 2 columns of PEs each do not lie on 3") as e:
         Resident(replace(network, head_columns=2), machine(), 3, 1, 4)
     assert "4 columns, or at most 1 of a head" in str(e.value)
+    assert e.value.cause is None
+    grouped = r"do not lie on 3\. Likely cause: 6 columns in 2 groups \(mesh.column_groups\), and heads lie on the 3 of"
+    with pytest.raises(UnsupportedError, match=grouped):
+        Resident(replace(network, head_columns=2), machine(), 3, 1, 8, column_groups=2)
     sided = Built(3, 8, 2)
     side = [sided.linear(name, sided.at, 8, 4) for name in ("q0", "q1")]
     q = sided.node("q", "concat", *side)

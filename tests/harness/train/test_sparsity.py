@@ -43,7 +43,7 @@ def test_the_other_schedules():
     found = phases(SparsityConfig(density=0.25, schedule="dense-finetune", switch=0.7), 10)
     assert found == (MaskPhase(0, 7, 0.25), MaskPhase(7, 10, 1.0))
     assert [phase_at(found, k) for k in (0, 6, 7, 9)] == [found[0], found[0], found[1], found[1]]
-    with pytest.raises(ConfigError, match="1 iterations for 2 phases"):
+    with pytest.raises(ConfigError, match="1 iteration for 2 phases"):
         phases(SparsityConfig(density=0.25, schedule="dense-finetune"), 1)
 
 
