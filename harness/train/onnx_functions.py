@@ -205,24 +205,36 @@ def _few(number: float) -> float:
 def _fitted(row: Activation, x: np.ndarray, y: np.ndarray) -> Composed | None:
     """Return the multiples with which an activation comes nearest to a function."""
 
-    def apart(rate: float, beside: np.ndarray) -> tuple[float, float, float]:
-        both = np.stack([row.numbers(rate * x)[0], beside], 1)
-        found = np.linalg.lstsq(both, y, rcond=None)[0]
-        return float(np.square(both @ found - y).sum()), float(found[0]), float(found[1])
+    def nearest(rates: np.ndarray) -> int:
+        return int(np.argmin(_apart(row.numbers(np.multiply.outer(rates, x))[0], beside, y)))
 
     rates = np.concatenate([sign * np.geomspace(1 / 64, 16, 81) for sign in (1, -1)])
     for kind, beside in (("", np.zeros_like(x)), ("straight", x), ("bent", np.maximum(x, 0))):
-        best = min(rates.tolist(), key=lambda rate: apart(rate, beside)[0])
+        best = float(rates[nearest(rates)])
         low, high = sorted((best / 1.1, best * 1.1))
-        for _ in range(60):  # the nearest lies between, by thirds
-            one, other = low + (high - low) / 3, high - (high - low) / 3
-            low, high = (low, other) if apart(one, beside)[0] < apart(other, beside)[0] else (one, high)
+        for _ in range(18):  # the nearest lies between, by quarters
+            tried = np.linspace(low, high, 9)
+            at = nearest(tried)
+            low, high = float(tried[max(0, at - 1)]), float(tried[min(at + 1, 8)])
         inner = float(f"{(low + high) / 2:.5g}")
-        error, *factors = apart(inner, beside)
-        if error < 1e-6 * float(y @ y):
+        both = np.stack([row.numbers(inner * x)[0], beside], 1)
+        factors = np.linalg.lstsq(both, y, rcond=None)[0]
+        if np.square(both @ factors - y).sum() < 1e-6 * float(y @ y):
             outer, more = (float(f"{factor:.5g}") for factor in factors)
             return Composed(row, inner, outer, **{kind: more} if kind else {})
     return None
+
+
+def _apart(rows: np.ndarray, beside: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the squared distance of `y` from multiples of each row and of `beside`, for all rows at once."""
+    own, both, other = np.square(rows).sum(1), rows @ beside, float(beside @ beside)
+    left = own * other - np.square(both)
+    along, across = rows @ y, float(beside @ y)
+    alone = left <= 1e-12 * own * other  # the two say the same, or there is nothing beside
+    first = np.where(alone, along / own, (other * along - both * across) / left)
+    second = np.where(alone, 0.0, (own * across - both * along) / left)
+    found = np.square(first[:, np.newaxis] * rows + np.multiply.outer(second, beside) - y).sum(1)
+    return np.where(np.isfinite(found), found, np.inf)
 
 
 def told(call: Call) -> tuple[Activation | None, float | None]:
