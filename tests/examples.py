@@ -13,7 +13,7 @@ import hypothesis
 
 __all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "mixed", "seeds", "some"]
 
-PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (8, 0.12), "soak": (1000, 20)}
+PROFILES = {"smoke": (4, 0.07), "quick": (6, 0.1), "dev": (7, 0.1), "ci": (7, 0.1), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
@@ -22,13 +22,13 @@ SLOW_BUILD = PROFILE == "smoke"
 SOAK = PROFILE == "soak"
 
 
-def examples(count, shrink=True):
+def examples(count, shrink=True, least=3):
     """Return a decorator that lets a property test try `count` examples, fewer or more in some profiles.
 
     A seed of a random program says no more if it is smaller, so that a test of seeds need not look for smaller ones.
     """
     phases = [phase for phase in hypothesis.Phase if shrink or phase != hypothesis.Phase.shrink]
-    return hypothesis.settings(max_examples=max(3, round(count * PROFILES[PROFILE][1])), phases=phases)
+    return hypothesis.settings(max_examples=max(least, round(count * PROFILES[PROFILE][1])), phases=phases)
 
 
 def some(count, least=4):

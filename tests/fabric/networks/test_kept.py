@@ -96,12 +96,12 @@ def test_images_on_several_rows_keep_them_too(network, width, seed):
     exact(Ran(kept(network), width, network.image_rows, 2, seed, "both"), 1.0)
 
 
-@examples(4)
+@examples(4, least=2)
 @given(drawn=graphs(), seed=st.integers(0, 99))
 def test_both_machines_take_the_same_cycles(drawn, seed):
     network, sequence = drawn
     assume(network.nodes[-2].op == "linear")
-    on_both(lambda: Ran(kept(network), 3, 2, sequence, seed))
+    on_both(lambda: Ran(kept(network), 2, 2, sequence, seed))
 
 
 @pytest.mark.parametrize(("outputs", "width"), few([(1, 1), (2, 5), (9, 2), (17, 1), (18, 2), (33, 4)], 4))

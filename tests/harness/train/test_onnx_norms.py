@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabric.networks.graph.plain import PlainGraph
 from harness.train.config import parse_train
 from harness.train.plain import PlainTrainer
+from tests.examples import mixed
 from wse_core.errors import UnsupportedError
 
 onnx = pytest.importorskip("onnx")
@@ -133,8 +134,7 @@ def test_rows_less_their_mean_over_their_deviation_are_normalised(tmp_path_facto
     assert "norm" in ops or "centred" in ops
 
 
-@pytest.mark.parametrize(("least", "other"), [(least, other) for least in LENGTHS for other in (0, 1)])
-@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize(("least", "other", "root"), mixed(LENGTHS, (0, 1), (False, True)))
 def test_rows_over_their_lengths_are_normalised_without_a_mean(folder, least, other, root):
     """Beside another normalisation, whose epsilon is another one."""
     f = RowsFile(1)
