@@ -478,7 +478,8 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
-    uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration
+    uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration;
+    uint64_t* leads[N_COLORS]   # of these, per word of cells N_PORTS sets: where it may take that output (route.pxd)
     uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
     uint32_t* sinks[N_COLORS]     # per cell: output that takes what has no outputs here, from 1; 0: none; NULL: nowhere
     filter_t* filters       # per cell N_FILTERS, or NULL

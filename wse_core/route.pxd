@@ -31,6 +31,17 @@ cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
         return tx
     return 0 if is_own(word) else tx & ~<uint32_t>RAMP if (word >> 24) & 1 else tx
 
+cdef inline void note_leads(region_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
+    # Note which outputs a color that needs arbitration may take, now that its route is this: those of the present
+    # position, or all where something special decides.
+    cdef uint64_t* sets = s.f.leads[color] + <uint64_t>(cell >> 6) * N_PORTS
+    cdef uint64_t bit = <uint64_t>1 << (cell & 63)
+    cdef uint32_t outs = tx_of(word, pos_of(word)), p
+    if word & (<uint64_t>1 << RT_TEARDOWN | <uint64_t>1 << RT_SPECIAL):
+        outs = ALL_PORTS
+    for p in range(N_PORTS):
+        sets[p] = sets[p] | bit if outs >> p & 1 else sets[p] & ~bit
+
 cdef inline bint does_something(uint64_t word, uint64_t route) noexcept nogil:
     # Whether a wavelet is more than data to a router: a control wavelet with a command, or one that is not delivered or
     # popped. (The commands of streamed weights are none of these.)

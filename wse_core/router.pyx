@@ -157,7 +157,8 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     if control and cmd:
         route = s.f.route[r.color][cell]
         if cmd == CMD_TEARDOWN:
-            s.f.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
+            route |= <uint64_t>1 << RT_TEARDOWN
+            s.f.route[r.color][cell] = route
             if TRACE:
                 emit(s, cell, s.now, EV_TEARDOWN, r.color, 1, 0, 0)
             if s.f.ce[cell] != NULL:
@@ -167,11 +168,14 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
                 ring_set(s, cell, s.now + s.f.p.ramp_in)
         else:
             pos = advanced(route, pos_of(route)) if cmd == CMD_ADV else 0
-            s.f.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
+            route = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
+            s.f.route[r.color][cell] = route
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)
             # Queues of other inputs cannot move before the next change of the route, which wakes those it takes.
             wake_color(s, r.color, cell, ALL_PORTS if (route >> RT_SPECIAL) & 1 else rx_of(route, pos))
+        if (route >> RT_SHARED) & 1:
+            note_leads(s, r.color, cell, route)
 
 cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.

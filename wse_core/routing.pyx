@@ -5,7 +5,7 @@ The engine calls `refresh_shared` after loading; a program's `route` and `sw_pos
 """
 from wse_core.queue cimport wake_color
 from wse_core.records cimport *
-from wse_core.route cimport is_border, rx_of, tx_of
+from wse_core.route cimport is_border, note_leads, rx_of, tx_of
 
 
 cdef void refresh_shared(region_t* s, uint32_t cell) noexcept nogil:
@@ -40,6 +40,7 @@ cdef void refresh_shared(region_t* s, uint32_t cell) noexcept nogil:
         word = s.f.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
         s.f.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
         if (shared >> c) & 1:
+            note_leads(s, c, cell, word)
             s.f.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
         elif s.f.shared[cell]:
             s.f.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))

@@ -61,7 +61,7 @@ ctypedef struct branch_t:   # a queue that the words come to
 
 ctypedef struct way_t:
     uint32_t n              # words; on the first walk no more than so many
-    uint32_t least           # and no fewer than so many
+    uint32_t least          # and no fewer than so many; 0: whether rivals may ask is left open
     uint32_t row
     uint64_t far            # the longest shift of a router,
     uint64_t reach          # and of anything that happens
@@ -124,7 +124,7 @@ cdef inline bint passes(region_t* s, way_t* way, const branch_t* at, plane_t* q,
         for k in range(cap):
             if not has_room(m[1 + k], comes):
                 return False
-    if (route >> RT_SHARED) & 1:            # those that have passed before a rival may ask
+    if way.least and (route >> RT_SHARED) & 1:      # those that have passed before a rival may ask
         until = undisturbed(s, q.color, at.cell, tx_of(route, pos_of(route)), way.grants[way.n - 1] + at.shift + 1)
         while way.n >= way.least and way.grants[way.n - 1] + at.shift >= until:
             way.n -= 1
@@ -243,10 +243,21 @@ cdef inline bint first_is_free(region_t* s, plane_t* q, uint32_t cell) noexcept 
             return False
     return True
 
+cdef inline bint may_go(region_t* s, jam_t* jam, way_t* way, plane_t* q, uint32_t cell, uint32_t n,
+                        uint32_t least) noexcept nogil:
+    # Whether n words find the way free, or as many of them as are left in `way`, no fewer than `least`.
+    way.n = n
+    way.least = least
+    way.far = 0
+    way.reach = 0
+    jam_runs(s, jam, n, way.grants)
+    return way.grants[0] == s.now and (not least or jam_undisturbed(s, jam)) and walk(s, way, q, cell, False)
+
 cdef bint train_leaves(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # The router of `cell` is about to move the first word of the ramp's queue, and its CE has asked for a train.  True:
     # it has gone, with all that were in that queue, those held up behind it and those that follow.  False: nothing was
     # changed, but that the CE does not ask again before it has been looked at.
+    # Most ways are not free for the first word, which takes a twentieth of the instructions of all of them to find out.
     cdef way_t way
     cdef jam_t jam
     cdef ce_t* ce = s.f.ce[cell]
@@ -255,16 +266,10 @@ cdef bint train_leaves(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     if (ce.main.k % WORDS >= TRIES or ce.main.n - ce.main.k <= LEAST or not first_is_free(s, q, cell)
             or not jam_stands(s, &jam, q, cell, way.words[0])):
         return False
-    n = min(jam.most, ROOM)
-    way.n = n
     way.row = row_of(&s.f.grid, cell)
-    way.far = 0
-    way.reach = 0
-    way.least = jam.held + LEAST
-    if way.n < way.least:
-        return False
-    jam_runs(s, &jam, way.n, way.grants)
-    if way.grants[0] != s.now or not jam_undisturbed(s, &jam) or not walk(s, &way, q, cell, False):
+    n = min(jam.most, ROOM)
+    if n < jam.held + LEAST or not may_go(s, &jam, &way, q, cell, 1, 0) or not may_go(
+            s, &jam, &way, q, cell, n, jam.held + LEAST):
         return False
     while way.n and way.grants[way.n - 1] + way.reach >= s.ahead:
         way.n -= 1

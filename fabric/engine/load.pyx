@@ -155,6 +155,7 @@ cdef _routes(Memory m, spec):
     for c, table in sorted(spec.routes.items()):
         s.f.route[c] = <uint64_t*>m.share(s.f.n_cells * sizeof(uint64_t))
         s.f.shared_bits[c] = <uint64_t*>m.map(s.f.n_words * sizeof(uint64_t))
+        s.f.leads[c] = <uint64_t*>m.map(<uint64_t>s.f.n_words * N_PORTS * sizeof(uint64_t))
         kinds = np.ascontiguousarray(table.kinds).view(np.uint8).reshape(len(table.kinds), sizeof(route_t))
         which = np.ascontiguousarray(table.which, np.uint16)
         slot = np.ascontiguousarray(queue_slots[:, c])
