@@ -170,8 +170,23 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t dsrs[FILE_REG]     # DSRs named, per file
     uint16_t ahead[FILE_REG]    # of a quiet one: those named by it and by the quiet ones that may follow it
     uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
+    uint16_t writes_on      # so many from here on only write constants to the CE block: `patch_t`
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
     uint32_t work           # its place in region_t.work; 64 bytes together: cheap to multiply with
+
+cdef enum:                  # what an instruction of constants writes
+    PATCH_WORD = 0          # a register, or the number of a DSR of which there is no more
+    PATCH_WORDS = 1         # two registers, or base and number of a DSR
+    PATCH_DSR = 2           # all of a DSR
+    PATCH_BASE = 3          # the base of a DSR, if that has been loaded
+
+ctypedef struct patch_t:    # an instruction that writes constants to the CE block and needs nothing else
+    uint16_t place          # in the CE block
+    uint8_t kind            # PATCH_*
+    uint8_t pad
+    uint16_t slots          # of this one and those that follow it without a gap (instr_t.writes_on): issue slots,
+    uint16_t cycles         # and cycles until the next instruction may issue
+    uint16_t data[5]
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -278,6 +293,7 @@ ctypedef struct mapped_t:   # what registers by address hold beside route words 
 
 ctypedef struct program_t:
     instr_t* code
+    patch_t* patches        # per instruction, where `writes_on` is not 0
     uint32_t n_code         # at most 12,288: a program fits SRAM
     int32_t entry[N_TASK_IDS]
     int32_t control_entry[N_CONTROL_IDS]

@@ -5,6 +5,8 @@
 `wse_core.vecop`, on the main thread or on a microthread.  Costs: docs/machine.md, "CE".  Reads and writes: its own CE,
 SRAM, route words and filters of its router (in real time only).
 """
+from libc.string cimport memcpy
+
 from wse_core.account cimport *
 from wse_core.alu cimport alu, condition
 from wse_core.block cimport *
@@ -293,6 +295,35 @@ cdef inline void results_wait(ce_t* ce, const instr_t* ins, uint64_t t) noexcept
     if ins.flags & I_LATE or ce.ready_max > t + ins.slots:
         results_late(ce, ins, t)
 
+cdef inline const instr_t* patched(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* slots,
+                                   uint32_t* cycles) noexcept nogil:
+    # The instruction and those that follow it, as long as they only write constants to the CE block.  Returns the next
+    # one, which may be one of them that faults.
+    cdef const patch_t* p = ce.prog.patches + (ins - ce.prog.code)
+    cdef const instr_t* end = ins + ins.writes_on
+    cdef char* place
+    slots[0] = p.slots
+    cycles[0] = p.cycles
+    while True:
+        place = <char*>ce + p.place
+        if p.kind == PATCH_DSR:
+            memcpy(place, p.data, sizeof(dsr_t))
+        elif p.kind == PATCH_WORDS:
+            memcpy(place, p.data, 4)
+        elif p.kind == PATCH_WORD:
+            (<uint16_t*>place)[0] = p.data[0]
+        elif (<dsr_t*>place).number == 0:
+            slots[0] -= p.slots
+            cycles[0] -= p.cycles
+            return ins
+        else:
+            executed(s, ins)
+            (<dsr_t*>place).base = p.data[0]
+        ins += 1
+        p += 1
+        if ins == end:
+            return ins
+
 cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n, bint beside) noexcept nogil:
     # The instruction that issues in cycle `at` and those that follow it, booked together, as long as they are plain or
     # whole operations in memory.  `at` becomes the cycle of the last issue.  True: it is the cycle in which the next
@@ -303,10 +334,22 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
     cdef const instr_t* did = NULL              # the last one that was done, in cycle `issued`
     cdef uint64_t begun = at[0], t = begun, issued = begun, free, acct, last = begun, ahead = s.ahead
     cdef uint64_t busy = 0, wholes = 0, over = 0    # cycles of plain instructions, of whole operations but the start
-    cdef uint32_t done = 0, gap, following, lost = 0
+    cdef uint32_t done = 0, gap, following, lost = 0, slots = 0, cycles = 0
     cdef bint goes = True
+    cdef const instr_t* after
     while True:
-        if ins.flags & I_PLAIN:
+        if ins.writes_on and not beside and ce.ready_max <= t + 1 and (
+                t + ce.prog.patches[ins - code].cycles <= ahead):
+            after = patched(s, ce, ins, &slots, &cycles)
+            if after == ins:
+                break
+            done += <uint32_t>(after - ins) - 1
+            ins = after - 1
+            busy += slots
+            free = t + cycles
+            t = free - ins.gap
+            following = <uint32_t>(after - code)
+        elif ins.flags & I_PLAIN:
             gap = ins.gap
             following = ins.next
             if not do_plain(s, ce, ins, &following, &gap):

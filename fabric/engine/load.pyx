@@ -20,7 +20,7 @@ from wse_core.opcodes cimport *
 from wse_core.operand cimport all_but_base
 from wse_core.queue cimport *
 from wse_core.records cimport *
-from wse_core.route cimport rx_of
+from wse_core.route cimport note_leads, rx_of
 from wse_core.train cimport LEAST
 from wse_core.wake cimport schedule
 
@@ -322,15 +322,59 @@ cdef _settle(region_t* s, int number, const int64_t[::1] cells, data):
             memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
                    2 * values.shape[0])
 
-cdef void _places(program_t* g):
-    """Note where the DSRs lie that instructions load or edit."""
+cdef void _places(program_t* g) noexcept:
+    # Note where the DSRs lie that instructions load or edit, and which instructions in a row write constants.
     cdef uint32_t k
     cdef instr_t* i
-    for k in range(g.n_code):
-        i = &g.code[k]
+    cdef patch_t* p
+    cdef uint32_t on = 0, slots = 0, cycles = 0         # of those that follow
+    for k in range(g.n_code, 0, -1):
+        i = &g.code[k - 1]
+        p = &g.patches[k - 1]
         if i.form == FORM_DSR:
             i.place = <uint16_t>(g.dsr_at + g.dsr_slot[i.a >> 4][i.a & 15] * g.dsr_bytes)
+        if not _patch(g, i, p):
+            on = slots = cycles = 0
+            continue
+        on += 1
+        slots += i.slots
+        cycles += i.gap
+        if cycles > 0xFFFF:
+            on, slots, cycles = 1, i.slots, i.gap
+        i.writes_on = <uint16_t>on
+        p.slots = <uint16_t>slots
+        p.cycles = <uint16_t>cycles
 
+cdef bint _patch(const program_t* g, const instr_t* i, patch_t* p) noexcept:
+    # What an instruction writes to the CE block, if it needs nothing but constants.
+    cdef const desc_t* d
+    if i.flags & (I_LATE | I_REAL):
+        return False
+    if i.form == FORM_LDI and not (i.wa == 2 and i.a & 15 == N_REGS - 1):
+        p.kind = PATCH_WORDS if i.wa == 2 else PATCH_WORD
+        p.place = <uint16_t>(<char*>&(<ce_t*>NULL).regs[i.a & 15] - <char*>NULL)
+        p.data[0] = <uint16_t>i.imm
+        p.data[1] = <uint16_t>(i.imm >> 16)
+        return True
+    p.place = i.place
+    if i.op == OP_DSR_BASE and i.flags & I_IMM:
+        p.kind = PATCH_BASE
+        p.data[0] = <uint16_t>i.imm
+        return True
+    if i.op != OP_DSR_LOAD or i.b >> 4 == FILE_REG:
+        return False
+    d = &g.descriptors[i.imm]
+    p.data[0] = d.base
+    p.data[1] = <uint16_t>(i.imm + 1)
+    p.data[2] = d.extent[0]
+    p.data[3] = <uint16_t>d.stride[0]
+    p.data[4] = d.index
+    p.kind = PATCH_DSR if g.edits else PATCH_WORDS
+    if not g.moves:                     # there is the number only
+        p.kind = PATCH_WORD
+        p.place += sizeof(uint16_t)
+        p.data[0] = p.data[1]
+    return True
 
 cdef _cells_of(Memory m, spec):
     # Per program: cells of the PEs that run it, in row-major order.
@@ -359,6 +403,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     index_of = {found[0]: n for n, found in enumerate(decoded)}
     g.n_code = len(decoded)
     g.code = <instr_t*>m.share((g.n_code + 1) * sizeof(instr_t))
+    g.patches = <patch_t*>m.share((g.n_code + 1) * sizeof(patch_t))
     g.code_words = program.code_words
     g.data_words = program.footprint - program.code_words
     g.data_tasks = program.data_tasks
@@ -656,6 +701,7 @@ cdef void _special(region_t* s, int color, uint32_t cell) noexcept:
     # The host shares this router's way into a queue, or takes what leaves it: the general path asks each time.
     if s.f.route[color] != NULL:
         s.f.route[color][cell] |= <uint64_t>1 << RT_SPECIAL
+        note_leads(s, color, cell, s.f.route[color][cell])
 
 
 def cost_of(op, machine):
