@@ -28,9 +28,10 @@ from wse_core.wake cimport schedule
 
 
 cdef inline uint32_t flow_take(const uint16_t* m, const opnd_t* o, int32_t base, uint32_t k, uint32_t j,
-                               uint32_t word) noexcept nogil:
+                               uint32_t word, bint rows=True) noexcept nogil:
     # Element k of a source; j-th of this step, `word` is the payload of the step's wavelet; `m` is address 0.
-    if o.mode == OPND_MEM1D:
+    # `rows`: it may be one of a row.
+    if o.mode == OPND_MEM1D or rows and o.mode == OPND_MEM4D:
         m += base + <int64_t>k * o.step
         return (<const uint32_t*>m)[0] if o.words == 2 else m[0]
     if o.mode == OPND_FABIN:
@@ -156,7 +157,8 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
                 last_is_advance(s, ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - cost, cost)
-            return t
+            if f.row == 0 or th.k:          # else it goes on with the next row
+                return t
     if not alone or t >= s.ahead:
         return t
     th.wait = WAIT_PIPE
@@ -171,7 +173,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     cdef uint16_t* m = ce.sram - ce.prog.code_words
     cdef inq_t* q = NULL
     cdef uint32_t k = th.k, b
-    if TRACE or f.group != 1 or th.n - k != 1 or (f.a.flags | f.b.flags | f.c.flags) & (F_ADVANCE | F_SAVE):
+    if TRACE or f.group != 1 or f.row or th.n - k != 1 or (f.a.flags | f.b.flags | f.c.flags) & (F_ADVANCE | F_SAVE):
         return False
     if f.inq != NO_PLACE:
         q = inq_at(ce, f.inq)
@@ -185,8 +187,8 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
         q.head = 0 if q.head + 1 == q.cap else q.head + 1
         inq_freed(s, cell, q)
         ce.counts[COUNT_RECEIVED] += 1
-    b = flow_take(m, &f.b, th.base_b, k, 0, <uint32_t>word)
-    b = alu(f.op, &ce.prog.num, b, flow_take(m, &f.c, th.base_c, k, 0, <uint32_t>word), th.scalar)
+    b = flow_take(m, &f.b, th.base_b, k, 0, <uint32_t>word, False)
+    b = alu(f.op, &ce.prog.num, b, flow_take(m, &f.c, th.base_c, k, 0, <uint32_t>word, False), th.scalar)
     if f.plane == NO_PLACE:
         flow_put(m, &f.a, th.base_a, k, b)
     else:

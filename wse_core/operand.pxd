@@ -107,6 +107,10 @@ cdef inline uint32_t length_of(ce_t* ce, const opnd_t* o) noexcept nogil:
             n *= d.extent[k]
     return n
 
+cdef inline uint32_t done_by(const thread_t* th) noexcept nogil:
+    # Elements that an operation has done.
+    return th.k + th.scalar if th.form.row else th.k
+
 cdef inline bint is_fabric(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_FABOUT
 

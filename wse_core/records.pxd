@@ -239,6 +239,7 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint8_t id              # of the thread: 0-7 microthread, 8 main
     uint8_t brief           # BRIEF_*
     uint16_t work           # place of its elements in region_t.work
+    uint16_t row            # of a flow with operands of two dimensions: elements of a row; 0: there are none
     opnd_t a, b, c
     uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
 
@@ -251,9 +252,9 @@ ctypedef struct forms_t:    # all forms of a fabric, each kept once
 ctypedef struct thread_t:   # a vector operation in progress
     uint64_t next           # first cycle in which the next step may issue
     const form_t* form
-    uint32_t n              # length, or NO_END
-    uint32_t k              # elements done
-    uint32_t scalar         # multiplier of a multiply-add
+    uint32_t n              # length, or NO_END; of a flow in rows that of a row,
+    uint32_t k              # elements done; of this row,
+    uint32_t scalar         # multiplier of a multiply-add; elements of the rows before
     int32_t base_b, base_c  # of each source the word address of element 0, or its value
     uint16_t base_a         # of the destination the address
     uint8_t kind            # KIND_*
@@ -261,7 +262,7 @@ ctypedef struct thread_t:   # a vector operation in progress
 
 ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
     const form_t* form      # NULL: nothing that holds for another set-up
-    uint32_t n
+    uint32_t n              # of a flow in rows the elements of a row
     uint64_t same[3]        # of b, c, a: all of the DSR but its base, 0 = the operand has none
     uint64_t kept           # the program's
     uint16_t lowest[3]      # bases for which no element can fault: so many from the lowest on,
@@ -580,5 +581,6 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     checks_t* checks        # of memory, NULL: none
     # rivals (asking.pxd)
     uint64_t timed[2]       # planes whose queues are arbitrated somewhere
+    uint32_t met            # so many words more are not asked for queues that pass each other: in the last one all met
     uint64_t counted        # words of the row at work for which the following is known (asking.pxd)
     uint64_t rivals[64]     # cells with two queues that may ask

@@ -214,9 +214,15 @@ cdef inline int taken_to(region_t* s, ce_t* ce, uint32_t target) noexcept nogil:
     # What a taken branch costs: less if all that follows is the end of the task.
     return s.f.p.taken_end if ce.prog.code[target].op == OP_DONE else s.f.p.taken
 
-cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* following, uint32_t* gap) noexcept nogil:
-    # What a plain instruction does to registers, SRAM and DSRs; a branch says what follows, and when. False: it faults,
-    # and nothing was done.
+cdef enum:                  # what came of a plain instruction
+    PLAIN_FAULT = 0         # it faults, and nothing was done
+    PLAIN_DONE = 1
+    PLAIN_PATCH = 2         # it was left: it and those behind it only write constants (`patched`)
+
+cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* following, uint32_t* gap,
+                         bint leaves=False) noexcept nogil:
+    # What a plain instruction does to registers, SRAM and DSRs; a branch says what follows, and when.  PLAIN_*, the
+    # last one if `leaves`, a constant: looked at here, it costs other instructions nothing.
     cdef int form = ins.form
     cdef dsr_t* d
     cdef desc_t* loaded
@@ -230,6 +236,8 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
         if ins.flags & I_MAC:
             ce.counts[COUNT_MACS] += 1
     elif form == FORM_DSR:
+        if leaves and ins.writes_on:
+            return PLAIN_PATCH
         d = <dsr_t*>(<char*>ce + ins.place)
         value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
         if ins.op == OP_DSR_LOAD:
@@ -242,7 +250,7 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
                 d.extent = loaded.extent[0]
                 d.stride = loaded.stride[0]
         elif d.number == 0:
-            return False
+            return PLAIN_FAULT
         else:
             executed(s, ins)
             if ins.op == OP_DSR_BASE:
@@ -254,6 +262,8 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
             else:
                 d.stride = <int16_t><uint16_t>value
     elif form == FORM_LDI:
+        if leaves and ins.writes_on:
+            return PLAIN_PATCH
         reg_write(ce, ins.a, ins.wa, ins.imm)
     elif form == FORM_BR:
         executed(s, ins)
@@ -268,13 +278,18 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
         gap[0] = s.f.p.taken
     else:
         if not sram_at(ce, address_named(ce, ins), ins.wa, &index):
-            return False
+            return PLAIN_FAULT
         executed(s, ins)
         if form == FORM_LD:
             reg_write(ce, ins.a, ins.wa, sram_read(ce, index, ins.wa))
         else:
             sram_write(ce, index, ins.wa, reg_read(ce, ins.a, ins.wa))
-    return True
+    return PLAIN_DONE
+
+cdef int do_one(region_t* s, ce_t* ce, const instr_t* ins) noexcept nogil:
+    # The same where that is rare, of an instruction that is no branch.
+    cdef uint32_t following = 0, gap = 0
+    return do_plain(s, ce, ins, &following, &gap)
 
 cdef void plain_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     # The fault of a plain instruction.
@@ -295,11 +310,10 @@ cdef inline void results_wait(ce_t* ce, const instr_t* ins, uint64_t t) noexcept
     if ins.flags & I_LATE or ce.ready_max > t + ins.slots:
         results_late(ce, ins, t)
 
-cdef inline const instr_t* patched(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* slots,
+cdef inline const instr_t* patched(region_t* s, ce_t* ce, const instr_t* ins, const patch_t* p, uint32_t* slots,
                                    uint32_t* cycles) noexcept nogil:
     # The instruction and those that follow it, as long as they only write constants to the CE block.  Returns the next
     # one, which may be one of them that faults.
-    cdef const patch_t* p = ce.prog.patches + (ins - ce.prog.code)
     cdef const instr_t* end = ins + ins.writes_on
     cdef char* place
     slots[0] = p.slots
@@ -337,22 +351,32 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
     cdef uint32_t done = 0, gap, following, lost = 0, slots = 0, cycles = 0
     cdef bint goes = True
     cdef const instr_t* after
+    cdef const patch_t* patch
+    cdef int how
     while True:
-        if ins.writes_on and not beside and ce.ready_max <= t + 1 and (
-                t + ce.prog.patches[ins - code].cycles <= ahead):
-            after = patched(s, ce, ins, &slots, &cycles)
-            if after == ins:
-                break
-            done += <uint32_t>(after - ins) - 1
-            ins = after - 1
-            busy += slots
-            free = t + cycles
-            t = free - ins.gap
-            following = <uint32_t>(after - code)
-        elif ins.flags & I_PLAIN:
+        if ins.flags & I_PLAIN:
             gap = ins.gap
             following = ins.next
-            if not do_plain(s, ce, ins, &following, &gap):
+            how = do_plain(s, ce, ins, &following, &gap, True)
+            if how == PLAIN_PATCH:
+                patch = ce.prog.patches + (ins - code)
+                if not beside and ce.ready_max <= t + 1 and t + patch.cycles <= ahead:
+                    after = patched(s, ce, ins, patch, &slots, &cycles)
+                    if after == ins:
+                        break
+                    done += <uint32_t>(after - ins)
+                    did = after - 1
+                    busy += slots
+                    free = t + cycles
+                    issued = free - did.gap
+                    ins = after
+                    t = free if ce.ready_max <= free else registers_when(ce, ins, free)
+                    if t >= ahead:
+                        goes = False
+                        break
+                    continue
+                how = do_one(s, ce, ins)
+            if how == PLAIN_FAULT:
                 break
             results_wait(ce, ins, t)
             busy += ins.slots

@@ -15,6 +15,8 @@ cdef inline uint16_t* place_in(uint16_t* m, opnd_t* o, int32_t base, uint32_t k,
         o.mode = OPND_MEM1D
         o.step = 2
         return <uint16_t*>words
+    if o.mode == OPND_MEM4D:            # within a row
+        o.mode = OPND_MEM1D
     return m + base + <int64_t>k * o.step if o.mode == OPND_MEM1D else m
 
 cdef void compute(ce_t* ce, uint32_t* into, uint32_t* out, uint32_t n) noexcept nogil:

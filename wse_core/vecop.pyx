@@ -152,26 +152,74 @@ cdef void check_range(ce_t* ce, opnd_t* o, int32_t base, uint32_t n) noexcept no
 cdef inline bint wide(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D and o.words == 2
 
+cdef inline bint in_row(const opnd_t* o) noexcept nogil:
+    # Of a flow: in memory, where the elements of a row lie evenly.
+    return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D
+
 cdef inline bint moves(const form_t* f) noexcept nogil:
     return f.op == OP_MOV32 or f.op == OP_FMOVS or f.op == OP_MOV16 or f.op == OP_FMOVH
 
 cdef inline uint8_t quick_way(const form_t* f) noexcept nogil:
     # Of a flow: the sums and copies that most streams are made of.
-    if f.op == OP_FADDS and wide(&f.b) and f.c.mode == OPND_FABIN:
+    if f.op == OP_FADDS and in_row(&f.b) and f.c.mode == OPND_FABIN:
         return QUICK_SUM_B
-    if f.op == OP_FADDS and wide(&f.c) and f.b.mode == OPND_FABIN:
+    if f.op == OP_FADDS and in_row(&f.c) and f.b.mode == OPND_FABIN:
         return QUICK_SUM_C
     if moves(f):
-        if f.b.mode == OPND_MEM1D:
+        if in_row(&f.b):
             return QUICK_COPY if f.b.words == 2 else QUICK_HALF
         if f.b.mode == OPND_FABIN and f.group == 1:
             return QUICK_TAKE
     return QUICK_NOT
 
 cdef inline bint plain_source(const opnd_t* o) noexcept nogil:
-    return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
+    return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (in_row(o) and o.checked)
 
-cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
+cdef inline bint row_found(ce_t* ce, const opnd_t* o, uint32_t n, uint32_t* row) noexcept nogil:
+    # Of an operand of a flow of n elements: the length of its rows, if it has any; False: others have another one.
+    cdef desc_t* d
+    if o.mode == OPND_FABIN and desc(ce, o).on_control & ON_TERMINATE:
+        row[0] |= <uint32_t>1 << 31         # it may end within a row
+    if o.mode != OPND_MEM4D:
+        return True
+    d = desc(ce, o)
+    if d.ndim != 2 or n != length_of(ce, o) or row[0] & 0xFFFF and row[0] & 0xFFFF != d.extent[1]:
+        return False
+    row[0] |= d.extent[1]
+    return True
+
+cdef bint set_row(ce_t* ce, const instr_t* ins, form_t* f, uint32_t n) noexcept nogil:
+    # Note the rows of a flow, which are then done one after the other; False: it is none. Gain: two thirds of the
+    # instructions of an element, and a twentieth of those of a decoder's step.
+    cdef uint32_t row = 0
+    if f.a.mode != OPND_MEM4D and f.b.mode != OPND_MEM4D and f.c.mode != OPND_MEM4D:
+        return True
+    if (ins.flags & I_ASYNC or ins.wd or f.group != 1 or n == 0 or n == NO_END or f.a.flags & (F_ADVANCE | F_FLUSH)
+            or not (row_found(ce, &f.b, n, &row) and row_found(ce, &f.c, n, &row) and row_found(ce, &f.a, n, &row))
+            or row >> 31):
+        return False
+    f.row = <uint16_t>row
+    return True
+
+cdef inline int32_t row_step(ce_t* ce, const thread_t* th, const opnd_t* o) noexcept nogil:
+    # From the first element of a row to that of the next one, in words.
+    if o.mode == OPND_MEM4D:
+        return stride_of(ce, o, 0) * o.words
+    return <int32_t>th.n * o.step if o.mode == OPND_MEM1D else 0
+
+cdef inline bint next_row(ce_t* ce, thread_t* th) noexcept nogil:
+    # At the end of a row of a flow: goes on with the next one; False: it was the last one.
+    cdef const form_t* f = th.form
+    if th.scalar + th.k == length_of(ce, &f.b if f.b.mode == OPND_MEM4D else &f.c if f.c.mode == OPND_MEM4D else &f.a):
+        return False
+    th.base_a = <uint16_t>(th.base_a + row_step(ce, th, &f.a))
+    th.base_b += row_step(ce, th, &f.b)
+    th.base_c += row_step(ce, th, &f.c)
+    th.scalar += th.k
+    th.k = 0
+    return True
+
+cdef void set_flow(ce_t* ce, const instr_t* ins, form_t* f, uint32_t n) noexcept nogil:
     # Whether the operation is a flow: one fabric input at most, the rest checked memory, constants or a fabric
     # output of plain data. Such operations need none of the questions of the general step.
     f.inq = NO_PLACE
@@ -187,8 +235,13 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
         if f.a.flags & (F_INDEX | F_CONTROL):
             return
         f.plane = f.a.plane
-        f.zeroes = f.a.flags & F_ZERO and f.b.mode == OPND_MEM1D
-    elif f.a.mode != OPND_MEM1D or not f.a.checked or f.a.flags & F_INDEX:
+        f.zeroes = f.a.flags & F_ZERO and in_row(&f.b)
+    elif not in_row(&f.a) or not f.a.checked or f.a.flags & F_INDEX:
+        f.plane = NO_PLACE
+        return
+    if not set_row(ce, ins, f, n):
+        f.plane = NO_PLACE
+        f.zeroes = False
         return
     if f.b.mode == OPND_FABIN or f.c.mode == OPND_FABIN:
         f.inq = ce.prog.inq_slot[f.b.queue if f.b.mode == OPND_FABIN else f.c.queue]
@@ -335,7 +388,7 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
         f.kind = KIND_GENERAL if streams else KIND_MEMORY
         f.inq = f.inq2 = f.plane = NO_PLACE
     else:
-        set_flow(ce, f)
+        set_flow(ce, ins, f, th.n)
     f.work = work_of(f, ce.prog.num.half)
     set_issue(f, ins, id)
     if ce.prog.registers and ins.flags & I_ASYNC:
@@ -455,6 +508,8 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
     note_whole(s, &ce.prog.num, ins, shape, f)
+    if f.row:
+        th.n = shape.n = f.row
     return not ins.flags & I_FETCH or fetched(s, ce, cell, t, ins, th, id)
 
 
@@ -514,7 +569,9 @@ cdef inline void saves(ce_t* ce, thread_t* th, const opnd_t* o, int32_t base) no
 cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
     cdef const form_t* f = th.form
-    worked(s, f, th.k)
+    if unlikely(f.row) and next_row(ce, th):
+        return
+    worked(s, f, done_by(th))
     if f.id == MAIN:
         note_written(s, ce, f, th.base_a, th.k, t + cost)
     saves(ce, th, &f.b, th.base_b)
@@ -522,7 +579,7 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     if f.a.dsr != f.b.dsr:
         saves(ce, th, &f.a, th.base_a)
     if TRACE:
-        emit(s, cell, t, EV_OP_END, NO_COLOR, f.id, th.k, 0)
+        emit(s, cell, t, EV_OP_END, NO_COLOR, f.id, done_by(th), 0)
         if s.watch[cell].lost[f.id]:
             emit(s, cell, t, EV_CONFLICT, NO_COLOR, f.id, s.watch[cell].lost[f.id], 0)
             s.watch[cell].lost[f.id] = 0

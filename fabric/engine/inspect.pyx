@@ -13,6 +13,7 @@ from wse_core.block cimport *
 from wse_core.builtins cimport ctz64
 from wse_core.link cimport host_at, host_takes
 from wse_core.opcodes cimport N_OPS
+from wse_core.operand cimport done_by, length_of
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport is_border
@@ -122,7 +123,7 @@ def work(Memory m):
     for n in range(m.s.n_awake):        # of operations that go on
         ce = m.s.f.ce[m.s.awake[n]]
         if ce.main_state == MAIN_VECTOR:
-            found[ce.main.form.work] += ce.main.k
+            found[ce.main.form.work] += done_by(&ce.main)
         uts = ce.uts
         while uts:
             found[ut_of(ce, ctz64(uts)).form.work] += ut_of(ce, ctz64(uts)).k
@@ -185,7 +186,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
             th = ut_of(ce, k)
             threads[k] = (th.k, _length(th.n))
     if ce.main_state == MAIN_VECTOR:
-        threads[MAIN] = (ce.main.k, _length(ce.main.n))
+        threads[MAIN] = (done_by(&ce.main), _whole(ce))
     queues = {k: _input(m, ce, k) for k in range(N_BINDINGS) if g.inq_slot[k] >= 0}
     fifos = {}
     for k in range(g.n_fifo):
@@ -341,6 +342,13 @@ cdef list _marked(Memory m, int plane):
                 cells.append(cell)
     return cells
 
+cdef _whole(ce_t* ce):
+    # The length of the main thread's operation.
+    cdef const form_t* f = ce.main.form
+    if not f.row:
+        return _length(ce.main.n)
+    return length_of(ce, &f.b if f.b.mode == OPND_MEM4D else &f.c if f.c.mode == OPND_MEM4D else &f.a)
+
 cdef int _lacking(Memory m, ce_t* ce, thread_t* th):
     # The input queue whose next wavelet an operation lacks in the cycle that comes next; -1: none.
     cdef int k
@@ -386,7 +394,8 @@ cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
         if not _input(m, ce, lacks):        # else it is only not ready yet
             queue, color = lacks, ce.prog.inq_color[lacks]
     return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.form.id], "op": _isa.OPS[th.form.op].name,
-            "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
+            "reason": reason, "color": color, "queue": queue, "done": done_by(th),
+            "length": _whole(ce) if th.form.id == MAIN else _length(th.n)}
 
 cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
     cdef uint32_t cell = m.cell(x, y), to

@@ -341,7 +341,7 @@ cdef void _places(program_t* g) noexcept:
         cycles += i.gap
         if cycles > 0xFFFF:
             on, slots, cycles = 1, i.slots, i.gap
-        i.writes_on = <uint16_t>on
+        i.writes_on = <uint16_t>on if on > 1 or p.kind == PATCH_DSR else 0      # a single one of the others is no gain
         p.slots = <uint16_t>slots
         p.cycles = <uint16_t>cycles
 
