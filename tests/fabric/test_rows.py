@@ -29,7 +29,7 @@ def emit(p, kind, k, rows):
     place = p.array(f"place{k}", size, dtype, np.arange(size) % 13)
     walk = p.mem4d(place, (count, n), (apart, step), offset=offset)
     line = p.array(f"line{k}", count * n, dtype, np.arange(count * n))
-    taken = p.fabin(0, count * n, dtype=dtype)
+    taken = p.fabin(0, count * n, packed=False, dtype=dtype)
     if kind == "sum":
         p.fadds(walk, walk, taken)
     elif kind == "fabric first":
