@@ -20,7 +20,7 @@ from tests.fabric.csl.random_programs import make
 from tests.fabric.csl.random_values import NUMPY, RECORD
 from tests.fabric.csl.running import device_of, run_task
 
-BATCH = 12 if SOAK else 6
+BATCH = 12 if SOAK else 4
 """Programs that gcc compiles at once."""
 WORDS = {"a": 0, "b": 2, "c": 4, "d": 6}
 """Words of the struct at which its fields lie."""

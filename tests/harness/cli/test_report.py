@@ -11,9 +11,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from fabric.networks.inference.decoder import Decoder
 from harness.cli import main as cli
 from harness.report import facts as facts_of
 from harness.report import page, player
+from tests.harness.inference.saved_models import saved
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
@@ -251,7 +253,8 @@ def test_a_kernel_that_did_not_end_has_its_command(tmp_path):
 
 
 def test_an_answer_has_the_command_that_gives_it_again(tmp_path):
-    words = ["generate", "pydoc", "--prompt=-d f", "--mesh", "4x4", "--tokens", "1", "--verify", "off"]
+    model = str(saved(tmp_path / "model", Decoder(8, 2, 2, 1, 4, 6, 17, 40, 1e-5), "- abcdefghijklmno"))
+    words = ["generate", model, "--prompt=-d f", "--mesh", "2x2", "--tokens", "1", "--verify", "off"]
     assert cli.main([*words, "--set", "router.hop=2", "--out", str(tmp_path / "a.h5"), "--json"]) == 0
     with Trace.open(tmp_path / "a.h5") as trace:
         command = shlex.split(facts_of.summary(trace)["command"])

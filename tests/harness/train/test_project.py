@@ -92,7 +92,7 @@ def bert():
     return module.project(load_train("digits-bert"), [1, 2, 4, 8, 64])
 
 
-@pytest.mark.parametrize("name", few(["digits-bert", "digits-unet", "digits-cnn", "chars"], 2))
+@pytest.mark.parametrize("name", few(["digits-bert", "digits-cnn", "digits-unet", "chars"], 2))
 def test_graphs_are_projected(name, bert):
     """Attention, convolutions and round trips: the error is that of a simulation, and small."""
     found = bert if name == "digits-bert" else module.project(load_train(name), [1, 64])
