@@ -12,7 +12,7 @@ from harness.inference.estimate import BY_EXPERTS
 from harness.models.hub import load_model
 from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
-from tests.examples import mixed
+from tests.examples import few, mixed
 from tests.harness.models.hub_twin import BASES, tensors_of
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -31,7 +31,7 @@ WAYS = [
 ]
 
 
-@pytest.fixture(params=ARCHITECTURES)
+@pytest.fixture(params=few(ARCHITECTURES, 1))
 def directory(request, tmp_path):
     """Return the directory of a small random model of each architecture."""
     path = tmp_path / request.param
