@@ -26,6 +26,7 @@ __all__ = [
     "drawn_cases",
     "fault_of",
     "memory",
+    "run_alike",
     "seeded",
     "state_of",
     "step_sizes",
@@ -126,6 +127,24 @@ def state_of(machine, status):
     for entry in state["pe"].values():
         entry["fifo"] = {number: len(elements) for number, elements in entry["fifo"].items() if len(elements)}
     return state
+
+
+def run_alike(workload, one, many, rng, before=lambda: None):
+    """Run two engines to the end of a workload, cut at random cycles: they are alike at each, and the result is right.
+
+    `before` is called before each piece.
+    """
+    for engine in (one, many):
+        workload.start(engine)
+    cycle, status = 0, "limit"
+    while status == "limit":
+        cycle += rng.choice((3, 40, 200))
+        before()
+        status = one.run(cycle)
+        assert many.run(cycle) == status
+        assert difference(state_of(one, status), state_of(many, status)) is None
+    assert (status, one.cycle, one.wavelet_hops) == ("complete", many.cycle, many.wavelet_hops)
+    workload.check(many)
 
 
 def memory(machine, spec):

@@ -23,7 +23,7 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.cli.main import main
 from tests.bench import workloads
-from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
+from tests.compare import cases, compare, difference, fault_of, memory, run_alike, seeded
 from tests.examples import examples
 from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
@@ -107,17 +107,11 @@ def test_saturated_traffic_in_threads(seed):
     workload = make(rng.randint(3, 9), rng.randint(8, 30), n)
     one, many = Engine(workload.spec), Engine(workload.spec, pack=False)
     one.arrange(bands=1)
-    for engine in (one, many):
-        workload.start(engine)
-    cycle, status = 0, "limit"
-    while status == "limit":
-        cycle += rng.choice((3, 40, 200))
+
+    def arrange():
         many.arrange(**some_bands(workload.spec.height, rng) | {"threads": rng.choice((2, 3))})
-        status = one.run(cycle)
-        assert many.run(cycle) == status
-        assert difference(state_of(one, status), state_of(many, status)) is None
-    assert (status, one.cycle, one.wavelet_hops) == ("complete", many.cycle, many.wavelet_hops)
-    workload.check(many)
+
+    run_alike(workload, one, many, rng, arrange)
 
 
 def test_a_fault_stops_at_its_cycle():

@@ -23,7 +23,7 @@ from fabric.ranks.joined import joined
 from fabric.ranks.rows import owner, rows_of
 from tests.bench import workloads
 from tests.chorus import Chorus
-from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
+from tests.compare import cases, compare, difference, fault_of, memory, run_alike, seeded
 from tests.examples import examples, some
 from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
@@ -111,16 +111,7 @@ def test_saturated_traffic(seed):
     make, n = rng.choice(((workloads.exchange, 30), (workloads.multicast, 30), (workloads.chain_reduce, 60)))
     workload = make(rng.randint(3, 70), rng.randint(4, 20), n)
     one, many = Engine(workload.spec), Chorus(workload.spec, rng.randint(2, 4))
-    for engine in (one, many):
-        workload.start(engine)
-    cycle, status = 0, "limit"
-    while status == "limit":
-        cycle += rng.choice((3, 40, 200))
-        status = one.run(cycle)
-        assert many.run(cycle) == status
-        assert difference(state_of(one, status), state_of(many, status)) is None
-    assert (status, one.cycle, one.wavelet_hops) == ("complete", many.cycle, many.wavelet_hops)
-    workload.check(many)
+    run_alike(workload, one, many, rng)
 
 
 def test_a_fault_stops_at_its_cycle():

@@ -62,18 +62,20 @@ def run(decoder, width, height, tokens, policy="shift", dtype="f16", seed=0, pre
     return np.array(logits), PlainDecoder(decoder, weights, np.float64).forward(fed), steps
 
 
+CHOICES = {
+    "decoder": decoders(),
+    "experts": st.integers(1, 9),
+    "share": st.floats(0, 1),
+    "renormalised": st.booleans(),
+    "policy": st.sampled_from(POLICIES),
+    "dtype": st.sampled_from(["f16", "cb16"]),
+    "seed": st.integers(0, 99),
+}
+"""Decoders of all kinds with experts, and what they are tried with."""
+
+
 @examples(8)
-@given(
-    decoder=decoders(),
-    experts=st.integers(1, 9),
-    share=st.floats(0, 1),
-    renormalised=st.booleans(),
-    width=st.integers(1, 9),
-    height=st.integers(1, 7),
-    policy=st.sampled_from(POLICIES),
-    dtype=st.sampled_from(["f16", "cb16"]),
-    seed=st.integers(0, 99),
-)
+@given(**CHOICES, width=st.integers(1, 9), height=st.integers(1, 7))
 def test_bits_are_the_oracles(decoder, experts, share, renormalised, width, height, policy, dtype, seed):
     """Decoders of all kinds with experts, any mesh: the oracle's bits, and cycles within 1 % of the price."""
     assume(not decoder.parallel)
@@ -150,18 +152,7 @@ def with_experts(decoder, experts, share, renormalised):
 
 
 @examples(6)
-@given(
-    decoder=decoders(),
-    experts=st.integers(1, 9),
-    share=st.floats(0, 1),
-    renormalised=st.booleans(),
-    width=st.integers(1, 7),
-    height=st.integers(1, 5),
-    batch=st.integers(2, 4),
-    policy=st.sampled_from(POLICIES),
-    dtype=st.sampled_from(["f16", "cb16"]),
-    seed=st.integers(0, 99),
-)
+@given(**CHOICES, width=st.integers(1, 7), height=st.integers(1, 5), batch=st.integers(2, 4))
 def test_tokens_of_a_step_choose_for_themselves(
     decoder, experts, share, renormalised, width, height, batch, policy, dtype, seed
 ):
@@ -198,18 +189,7 @@ def test_both_engines_give_the_same_to_a_batch():
 
 
 @examples(6)
-@given(
-    decoder=decoders(),
-    experts=st.integers(1, 9),
-    share=st.floats(0, 1),
-    renormalised=st.booleans(),
-    width=st.integers(1, 9),
-    height=st.integers(1, 7),
-    rounds=st.floats(0, 3),
-    policy=st.sampled_from(POLICIES),
-    dtype=st.sampled_from(["f16", "cb16"]),
-    seed=st.integers(0, 99),
-)
+@given(**CHOICES, width=st.integers(1, 9), height=st.integers(1, 7), rounds=st.floats(0, 3))
 def test_prompts_at_once_have_the_oracles_bits(
     decoder, experts, share, renormalised, width, height, rounds, policy, dtype, seed
 ):
