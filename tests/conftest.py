@@ -3,10 +3,10 @@
 The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property test tries:
 
 =======  ==============================================================================
-smoke    4, for builds that are tens of times slower, and between two edits
-quick    6, for the checked and the sanitizer build
-dev      7 (default), other ones in every run
-ci       7, the same ones in every run
+smoke    5, for builds that are tens of times slower, and between two edits
+quick    8, for the checked and the sanitizer build
+dev      10 (default), other ones in every run
+ci       8, the same ones in every run
 soak     1,000, and all fixed cases
 =======  ==============================================================================
 """

@@ -13,7 +13,7 @@ import hypothesis
 
 __all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "mixed", "seeds", "some"]
 
-PROFILES = {"smoke": (4, 0.07), "quick": (6, 0.1), "dev": (7, 0.1), "ci": (7, 0.1), "soak": (1000, 20)}
+PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (8, 0.12), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
