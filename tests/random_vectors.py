@@ -74,7 +74,7 @@ def random_vectors(rng):
         scalar = {"f32": p.reg32("k"), "f16": p.reg16("k16")}
         p.ldi32(scalar["f32"], 0x3FC00000)
         p.ldi(scalar["f16"], 0x3E00)
-        counter = p.reg16("counter")
+        counter, turns = p.reg16("counter"), p.reg16("turns")
         p.ldi(counter, 0)
         done = []
 
@@ -94,14 +94,17 @@ def random_vectors(rng):
                 dsrs.append(dsr)
             if rng.chance(0.3):
                 dsrs[0] = dsrs[1] if OPS[op][0] == OPS[op][1] else dsrs[0]
-            done.append((op, dsrs, multiplier(OPS[op][2]) if op.startswith("fmac") else None))
+            times = rng.randint(1, 5) if rng.chance(0.3) else None
+            done.append((op, dsrs, multiplier(OPS[op][2]) if op.startswith("fmac") else None, times))
 
         rng.several(1, 5, operation)
         with p.loop(rng.randint(1, 6)):
-            for op, dsrs, k in done:
+            for op, dsrs, k, times in done:
                 if rng.chance(0.5):
                     p.ld16(scalar["f16"], arrays["f16"], offset=rng.randrange(SIZE))
-                getattr(p, op)(*dsrs, *([k] if k is not None else []))
+                if times is not None:
+                    p.ldi(turns, times)
+                getattr(p, op)(*dsrs, *([k] if k is not None else []), again=None if times is None else turns)
                 if rng.chance(0.3):
                     p.add16(counter, counter, 1)
     p.start("main")

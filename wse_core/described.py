@@ -140,6 +140,14 @@ def _extension(imm: int) -> str | None:
     return None
 
 
+def _again(imm: int) -> str | None:
+    """Return what is wrong with the extension word of a vector operation that is done again, or None."""
+    register = isa.again_register(imm)
+    if register is None or register >= N_REGS:
+        return f"done again as often as a register below {N_REGS} says"
+    return None
+
+
 def _register(field: int, words: int = 1) -> bool:
     return field >> 4 == FILE_REG and field % 16 + words <= N_REGS
 
@@ -180,8 +188,8 @@ def _wrong(found: tuple[Any, ...], descriptors: int, machine: Machine) -> str | 
     if isa.is_vector(op, a, b, c):
         if machine.lanes(op) == 0:
             return "an operation that has a vector form"
-        if imm is not None and imm & 1:
-            return _operands(op, a, b, c, d) or _extension(imm)
+        if imm is not None:
+            return _operands(op, a, b, c, d) or (_extension(imm) if imm & 1 else _again(imm))
     return _operands(op, a, b, c, d)
 
 

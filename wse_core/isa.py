@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "AGAIN",
     "ASYNC",
     "BY_NAME",
     "CONDITIONS",
@@ -66,6 +67,8 @@ __all__ = [
     "SLOTS",
     "UNSUPPORTED",
     "Op",
+    "again_register",
+    "again_word",
     "async_fields",
     "async_word",
     "decode",
@@ -253,7 +256,7 @@ UNSUPPORTED = {
     "addc16": "how the carry of a vector form chains is not public",
     "fnormh": "normalisation is not defined in public documents (numerics.md)",
     "fnorms": "normalisation is not defined in public documents (numerics.md)",
-    "map": "a compiler construct: write the loop with DSRs that save their address",
+    "map": "a compiler construct: write the loop, or a multiply-add with a DSR as multiplier and again=register",
     "simd_64": "fabric operands that take two wavelets a step are not modelled",
     "control_transform": "which bits it writes is not public",
     "sparse_counter": "public is when it is off for good, not what passes then; no public program has one",
@@ -275,6 +278,23 @@ def async_word(
     if unblock is not None:
         fields |= {"has_unblock": 1, "unblock": unblock}
     return sum(value << ASYNC[name][0] for name, value in fields.items())
+
+
+AGAIN = 1
+"""A synchronous vector operation that is done again and again has this bit in its extension word, which is even."""
+
+
+def again_word(register: int) -> int:
+    """Return the extension word of a synchronous vector operation that is done as often as a register says.
+
+    Each time it issues it takes 1 from the register, and it issues again as long as 1 or more is left.
+    """
+    return 1 << AGAIN | register << AGAIN + 1
+
+
+def again_register(word: int | None) -> int | None:
+    """Return the register that says how often a synchronous vector operation is done, None for once."""
+    return None if word is None or word & 1 or not word >> AGAIN & 1 else word >> AGAIN + 1
 
 
 def async_fields(word: int) -> dict[str, Any]:

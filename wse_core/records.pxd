@@ -198,6 +198,13 @@ cdef enum:                  # instr_t.flags
     I_MAC = 64              # a multiply-add
     I_FETCH = 128           # its multiplier is in memory
 
+cdef enum:
+    AGAIN_REGISTER = 2      # place of the register that says how often an operation is done, in its extension word
+
+cdef inline bint is_done_again(const instr_t* ins) noexcept nogil:
+    # A synchronous vector operation with an extension word is done as often as a register says.
+    return ins.flags & (I_VECTOR | I_ASYNC | I_IMM) == (I_VECTOR | I_IMM)
+
 ctypedef struct opnd_t:     # one operand of a vector operation
     uint8_t mode
     uint8_t words           # SRAM words per element

@@ -444,6 +444,12 @@ cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, ui
         exec_main(s, ce, cell, t)
     return t
 
+cdef inline bint counted_down(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # Whether an operation that is done again and again issues for the last time.
+    cdef uint16_t* left = &ce.regs[(ins.imm >> AGAIN_REGISTER) & 15]
+    left[0] -= 1
+    return left[0] == 0
+
 cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Issue the main thread's next instruction in cycle t; all its effects are in t.
     cdef const instr_t* ins = ce.prog.code + ce.pc
@@ -455,7 +461,8 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     ce.counts[COUNT_INSTRUCTIONS] += 1
     ce.rr = MAIN
     if ins.flags & I_VECTOR:
-        ce.pc = ins.next
+        if not is_done_again(ins) or counted_down(ce, ins):
+            ce.pc = ins.next
         book(ce, t, 1, 0)
         issue_vector(s, ce, cell, t, ins)
         return

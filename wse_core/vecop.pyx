@@ -459,6 +459,7 @@ cdef void note_whole(region_t* s, const num_t* num, const instr_t* ins, shape_t*
     shape.way = WAY_NOT
     if (shape.form != NULL and f.kind == KIND_BULK and in_one(&f.a) and in_one(&f.b) and in_one(&f.c)
             and shape.n > 0 and not f.one_bank and not f.live and not ins.flags & I_FETCH
+            and not is_done_again(ins)
             and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0):
         shape.way = whole_way(num, shape, f)
 

@@ -46,6 +46,8 @@ def _parse_operand(text: str) -> int:
 
 
 def _attributes(imm: int) -> str:
+    if not imm & 1:
+        return f"{{again r{isa.again_register(imm)}}}"
     get = isa.async_fields(imm)
     parts = [f"priority={get['priority']}"]
     parts += [f"{key}={get[key]}" for key in ("ut", "activate", "unblock") if get[key] is not None]
@@ -53,6 +55,8 @@ def _attributes(imm: int) -> str:
 
 
 def _parse_attributes(text: str) -> int:
+    if match := re.fullmatch(r"{again r(\d+)}", text):
+        return isa.again_word(int(match[1]))
     values = dict(part.split("=") for part in text.strip("{}").split()[1:])
     numbers = {key: int(values[key]) for key in ("ut", "activate", "unblock") if key in values}
     return isa.async_word(values["priority"], **numbers)

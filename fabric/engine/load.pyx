@@ -622,6 +622,8 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
                 i.flags |= I_FETCH
             if imm is not None and imm & 1:
                 i.flags |= I_ASYNC
+            elif imm is not None:
+                reads.add(_isa.again_register(imm))
             for field, _ in fields:
                 if field >> 4 != FILE_REG:
                     i.dsrs[<int>(field >> 4)] |= 1 << (field & 15)

@@ -151,6 +151,9 @@ def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: b
     chosen: list[tuple[int, str]] = []
     if op.form in ("alu", "dfilt"):
         chosen = [(b, t[1]), (d, t[3])] + ([] if imm is not None and not vector else [(c, t[2])])
+        counter = isa.again_register(imm) if vector else None
+        if counter is not None:
+            chosen.append((isa.FILE_REG << 4 | counter, "i"))
     elif op.form in ("ld", "flt") or (op.form == "dsr" and (imm is None or op.name == "dsr_load")):
         chosen = [(b, "i")]
     elif op.form in ("st", "br"):

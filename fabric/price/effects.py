@@ -55,6 +55,9 @@ def left_behind(code: Code, entry: int, state: State) -> State:
                     after.held[f] = one.moved() if f == ins.d and fetches(ins.op, f) else one.behind(None, 1)
                     if one.kind == DSD_FIFO:
                         after.fifos.unknown.add(one.shape.fifo)
+        counter = isa.again_register(ins.imm) if ins.vector else None
+        if counter is not None:
+            after.write(isa.FILE_REG << 4 | counter, 1, None)
         if ins.vector or ins.op.form == "st":
             after.store(None, 1, None)
         if is_register(ins.a) and ins.op.form not in ("st", "br"):

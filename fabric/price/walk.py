@@ -464,7 +464,7 @@ class Walker:
             late = word is not None and readable > first
             if late and any(operands[k].base + offset == word for k, offset in plan.firsts):
                 first = readable
-        at, self.pc = self.pc, self.pc + ins.size
+        at, self.pc = self.pc, self.pc + (0 if self._goes_on(ins) else ins.size)
         self.pipe_free = self.main_next = t + 1
         thread, level = MAIN, self.image.main_priority
         if ins.attributes is not None:
@@ -493,6 +493,19 @@ class Walker:
             self.main = "vector" if thread == MAIN else "run"
         if plan.meets:
             self._meet(at, first, first + steps.total, plan)
+
+    def _goes_on(self, ins: Coded) -> bool:
+        """Return whether an operation issues again, and take 1 from the register that says so."""
+        counter = isa.again_register(ins.imm)
+        if counter is None:
+            return False
+        field = isa.FILE_REG << 4 | counter
+        left = self.state.read(field, 1)
+        if left is None:
+            raise NotKnown(f"how often an operation is done again, in r{counter}", self.pc)
+        self.deciding.add(counter)
+        self.state.write(field, 1, left - 1 & 0xFFFF)
+        return left != 1
 
     def _fetch(self, ins: Coded) -> None:
         """Let the DSR of a multiplier in memory go on by an element."""

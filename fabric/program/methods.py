@@ -25,8 +25,9 @@ ATTRIBUTES = {
     "ut": ("int | None", None),
     "activate": ("Task | str | int | None", None),
     "unblock": ("Task | str | int | None", None),
+    "again": ("Reg | None", None),
 }
-"""An asynchronous operation has these attributes (`Program.async_`): type and default."""
+"""An asynchronous operation has these attributes (`Program.async_`), a synchronous one the last: type and default."""
 
 REFUSED = ("addc16", "fnormh", "fnorms", "map")
 """The model does not have these operations of the element."""
@@ -84,7 +85,8 @@ def _operation_method(op: isa.Op) -> Callable[..., None]:
     method.__doc__ = (
         f"{op.name}({', '.join(names)}): {meaning(op)}\n\n        {kinds}.\n        Vector form: {_lanes_text(op)}. "
         f"Cost class {op.cost}. Source: {op.source}.\n        Asynchronous: async_=Program.async_(...), or "
-        "async_=True with its attributes beside it.\n        "
+        "async_=True with its attributes beside it.\n        Again and again: again=register, a count that the "
+        "operation takes 1 from each time; 0 stands for 65,536.\n        "
     )
     return method
 

@@ -61,6 +61,10 @@ class Operations:
         letters = LETTERS[op.types]
         if len(args) != len(letters):
             raise self.unit.error(f"{op.name} takes {len(letters)} operands, not {len(args)}")
+        attributes = dict(attributes or {})
+        again = attributes.pop("again", None)
+        if again is not None and async_:
+            raise self.unit.error(f"{op.name}: an asynchronous operation cannot be done again and again")
         if attributes:
             if async_ is None or async_ is False:
                 raise self.unit.error(
@@ -69,7 +73,7 @@ class Operations:
             if isinstance(async_, Async):
                 raise self.unit.error(f"{op.name}: attributes both in async_ and beside it")
         if async_ is True:
-            async_ = self.async_(**(attributes or {}))
+            async_ = self.async_(**attributes)
         elif async_ is False:
             async_ = None
         vector, operands = False, []
@@ -81,7 +85,9 @@ class Operations:
                 operands.append(arg)
                 vector = vector or isinstance(arg, Dsr)
         if vector:
-            self.vectors.emit(op, operands, letters, async_)
+            self.vectors.emit(op, operands, letters, async_, again)
+        elif again is not None:
+            raise self.unit.error(f"{op.name}: a scalar instruction is not done again and again", hint="Program.loop")
         elif async_ is not None:
             raise self.unit.error(f"{op.name}: a scalar instruction cannot be asynchronous")
         else:

@@ -63,10 +63,26 @@ class Vectors:
         self.unit, self.registers, self.dsrs = unit, registers, dsrs
         self.checked: set[tuple[object, ...]] = set()
 
-    def emit(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], async_: Async | None) -> None:
-        """Emit an operation with at least one descriptor or DSR among its operands."""
+    def emit(
+        self,
+        op: isa.Op,
+        args: Sequence[Any],
+        letters: Sequence[str],
+        async_: Async | None,
+        again: Reg | None = None,
+    ) -> None:
+        """Emit an operation with at least one descriptor or DSR among its operands.
+
+        Parameters
+        ----------
+        again : Reg, optional
+            The operation is done as often as this register says.
+        """
         unit, at = self.unit, self.unit.here()
-        alike = _alike(unit, op, args) if async_ is None else None
+        word: Async | int | None = async_
+        if again is not None:
+            word = isa.again_word(unit.register_field(again, "i", f"{op.name} count") & 15)
+        alike = _alike(unit, op, args) if word is None else None
         if alike is not None and alike in self.checked:
             self._emit_known(op, args, letters, at)
             return
@@ -110,7 +126,7 @@ class Vectors:
             a = self._auto("dest", dst, thread, loads, at)
         for dsr, dsd in loads:
             self.unit.emit("dsr_load", a=dsr, imm=(dsd, dsr), at=at)
-        checks.pair(unit, unit.emit(op.name, a, *fields, imm=async_, at=at))
+        checks.pair(unit, unit.emit(op.name, a, *fields, imm=word, at=at))
         self.registers.release(held)
 
     def _emit_known(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], at: SourcePlace | None) -> None:

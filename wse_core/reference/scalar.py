@@ -103,6 +103,10 @@ class DecodedInstruction(NamedTuple):
         """Whether it is a vector operation."""
         return isa.is_vector(self.op, self.a, self.b, self.c)
 
+    def counter(self) -> int | None:
+        """Return the register that says how often a synchronous vector operation is done, None for once."""
+        return isa.again_register(self.imm) if self.is_vector() else None
+
     def is_async(self) -> bool:
         """Whether it is an asynchronous vector operation."""
         return self.is_vector() and self.imm is not None and bool(self.imm & 1)
@@ -136,6 +140,9 @@ def source_registers(ce: CE, ins: DecodedInstruction) -> list[int]:
     form, types = ins.op.form, ins.op.types
     fields = []  # (field, words)
     if form in ("alu", "dfilt"):
+        counter = ins.counter()
+        if counter is not None:
+            fields.append((isa.FILE_REG << 4 | counter, 1))
         for place, field, letter in ins.operands():
             replaced = place == "c" and ins.imm is not None and not ins.is_vector()
             if place != "a" and not replaced:

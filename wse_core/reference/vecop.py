@@ -139,6 +139,9 @@ class VectorOperation:
 
 def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Issue a vector operation in cycle t."""
+    counter = ins.counter()
+    if counter is not None:
+        ce.regs[counter] = ce.regs[counter] - 1 & LOW16
     operation = vec_setup(ce, ins)
     thread = async_ut(ce, ins) if ins.is_async() else MAIN
     if thread is None:
@@ -147,7 +150,8 @@ def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
         ce.cut = 0
     ce.book(t, 1)
     ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
-    ce.pc = ins.next
+    if counter is None or not ce.regs[counter]:
+        ce.pc = ins.next
     operation.first_step = t + 1 + ce.machine["vec.start"]
     if thread == MAIN and operation.n != 0 and ce.machine["vec.raw"]:
         word, readable = ce.wrote

@@ -124,6 +124,10 @@ class Emitter:
             self.unit.place_label(labels[block], None)
             following = function.blocks[k + 1] if k + 1 < len(function.blocks) else None
             code = block.code
+            if _is_machine_loop(block):
+                self.at = self.place(code[0].span) if code[0].span is not None else at
+                self._vector(code[0], isa.again_word(reg(code[1].dst) & 15))
+                code = [Instr("jmp", None, data=code[2].data[3])]
             for place, instr in enumerate(code):
                 self.at = self.place(instr.span) if instr.span is not None else at
                 if place and _is_based(code[place - 1], instr):
@@ -326,10 +330,10 @@ class Emitter:
         base = self.address(t.base) if isinstance(t.base, Sym) else None
         return Dsd(t.kind, None, t.extents, t.strides, base, length=t.length, flags=t.flags)
 
-    def _vector(self, instr: Instr) -> None:
+    def _vector(self, instr: Instr, ending: Async | int | None = None) -> None:
+        """Write an operation; `ending`: the extension word of a synchronous one."""
         vector = instr.data
         row = isa.BY_NAME[vector.op]
-        ending = None
         if vector.ending is not None:
             e = vector.ending
             alone = self._is_lone(vector.slots)
@@ -361,6 +365,24 @@ class Emitter:
         taken = {number % N_QUEUES for queues in self.unit.queues.values() for number in queues}
         free = [k for k in range(N_QUEUES - 1, -1, -1) if k not in taken] or [N_QUEUES - 1]
         return free[end % len(free)]
+
+
+def _is_machine_loop(block: BasicBlock) -> bool:
+    """Whether a block is a multiply-add with multipliers in memory that is done as often as a counter says: a `@map`."""
+    if [instr.op for instr in block.code] != ["vector", "sub16", "br"]:
+        return False
+    operation, count, back = block.code
+    row, condition, then, _ = back.data
+    takes = isa.BY_NAME[operation.data.op].is_mac and isinstance(operation.data.slots[-1], (AutoDsr, ExplicitDsr))
+    assert count.dst is not None
+    one = count.dst.fixed
+    counts = [(_fixed(x), y) for x, y in (count.args, back.args)] == [(one, 1), (one, 0)]
+    return takes and operation.data.ending is None and counts and (row, condition, then) == ("br16", "ne", block)
+
+
+def _fixed(value: Operand) -> int | None:
+    """Return the register of an operand, None for a number."""
+    return value.fixed if isinstance(value, Vreg) else None
 
 
 def _is_of_multipliers(dsr: AutoDsr | ExplicitDsr) -> bool:

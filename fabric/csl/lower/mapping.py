@@ -1,9 +1,10 @@
 """`@map` is a function in turns, with an operand of each kind that moves on by one element per turn.
 
 The machine has a loop for it that costs nothing beside the function: a product of a matrix with 10 to 80 elements of x
-takes n + 1 cycles per element (MATVEC).  This model has no such loop, so that as many turns as a loop may be unrolled
-to (`fabric.csl.rules`) are written one after the other; a longer one is a loop with a counter.  A function that is a
-multiply-add takes its multipliers from memory itself; other functions have their elements loaded, an instruction each.
+takes n + 1 cycles per element (MATVEC), and its code does not grow with them.  A function that is a multiply-add of
+DSRs is one instruction here that takes its multipliers from memory and is done as often as a register says.  Of other
+functions as many turns as a loop may be unrolled to (`fabric.csl.rules`) are written one after the other, and more are
+a loop with a counter; those that are no multiply-add have their elements loaded, an instruction each.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class Mapping(Ranges):
         count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
         if count == 0:
             return
-        self.put("idle", None, data=MAP_SETUP)
-        size = 1 if any(isinstance(walk, Multipliers) for walk in walks) else 3
-        if isinstance(count, int) and count * size <= UNROLLED:
+        multiplies = any(isinstance(walk, Multipliers) for walk in walks)
+        alone = multiplies and _works_on_dsrs(function)
+        self.put("idle", None, data=MAP_SETUP - (alone and isinstance(count, int)))  # a counter takes one to set
+        if not alone and isinstance(count, int) and count * (1 if multiplies else 3) <= UNROLLED:
             for turn in range(count):
                 self._turn(function, walks, turn < count - 1)
         else:
@@ -295,6 +297,12 @@ def _multiplier(function: tree.Function) -> tree.Local | None:
     if not _is_variable(last) or last.place.variable not in function.params or last.place.variable in used:
         return None
     return None if last.place.variable.addressed else last.place.variable
+
+
+def _works_on_dsrs(function: tree.Function) -> bool:
+    """Whether a function that does nothing but a multiply-add loads no descriptors for it."""
+    assert function.body is not None
+    return all(isinstance(operand.type, DsrType) for operand in function.body.body[0].value.arguments[:-1])
 
 
 def _is_variable(node: Any) -> bool:
