@@ -256,7 +256,7 @@ UNSUPPORTED = {
     "addc16": "how the carry of a vector form chains is not public",
     "fnormh": "normalisation is not defined in public documents (numerics.md)",
     "fnorms": "normalisation is not defined in public documents (numerics.md)",
-    "map": "a compiler construct: write the loop, or a multiply-add with a DSR as multiplier and again=register",
+    "map": "a compiler construct: write the loop, or a multiply-add of DSRs with again=register",
     "simd_64": "fabric operands that take two wavelets a step are not modelled",
     "control_transform": "which bits it writes is not public",
     "sparse_counter": "public is when it is off for good, not what passes then; no public program has one",

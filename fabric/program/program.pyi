@@ -617,4 +617,4 @@ class Program:
         """Not modelled: normalisation is not defined in public documents (numerics.md)."""
 
     def map(self, *args: Any, **kwargs: Any) -> None:
-        """Not modelled: a compiler construct: write the loop, or a multiply-add with a DSR as multiplier and again=register."""
+        """Not modelled: a compiler construct: write the loop, or a multiply-add of DSRs with again=register."""

@@ -64,12 +64,7 @@ class Vectors:
         self.checked: set[tuple[object, ...]] = set()
 
     def emit(
-        self,
-        op: isa.Op,
-        args: Sequence[Any],
-        letters: Sequence[str],
-        async_: Async | None,
-        again: Reg | None = None,
+        self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], async_: Async | None, again: Reg | None = None
     ) -> None:
         """Emit an operation with at least one descriptor or DSR among its operands.
 

@@ -368,7 +368,7 @@ class Emitter:
 
 
 def _is_machine_loop(block: BasicBlock) -> bool:
-    """Whether a block is a multiply-add with multipliers in memory that is done as often as a counter says: a `@map`."""
+    """Whether a block is a multiply-add with multipliers in memory, done as often as a counter says: a `@map`."""
     if [instr.op for instr in block.code] != ["vector", "sub16", "br"]:
         return False
     operation, count, back = block.code

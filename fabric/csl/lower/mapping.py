@@ -286,11 +286,19 @@ class Stepped(Walk):
         code.put("dsr_len", None, code.reg(self.turns, 1), data=self.dsr)
 
 
-def _multiplier(function: tree.Function) -> tree.Local | None:
-    """Return the parameter of a function that does nothing but a multiply-add, if that is its multiplier alone."""
+def _lone_multiply_add(function: tree.Function) -> tree.BuiltinCall | None:
+    """Return the multiply-add that a function is, if it is nothing else."""
     body = function.body.body if function.body is not None else []
     call = body[0].value if len(body) == 1 and isinstance(body[0], tree.Evaluate) else None
     if not isinstance(call, tree.BuiltinCall) or call.name not in MULTIPLY_ADDS or "async" in call.options:
+        return None
+    return call
+
+
+def _multiplier(function: tree.Function) -> tree.Local | None:
+    """Return the parameter of a function that does nothing but a multiply-add, if that is its multiplier alone."""
+    call = _lone_multiply_add(function)
+    if call is None:
         return None
     *others, last = call.arguments
     used = [node.place.variable for node in tree.nodes(others) if _is_variable(node)]
@@ -301,8 +309,8 @@ def _multiplier(function: tree.Function) -> tree.Local | None:
 
 def _works_on_dsrs(function: tree.Function) -> bool:
     """Whether a function that does nothing but a multiply-add loads no descriptors for it."""
-    assert function.body is not None
-    return all(isinstance(operand.type, DsrType) for operand in function.body.body[0].value.arguments[:-1])
+    call = _lone_multiply_add(function)
+    return call is not None and all(isinstance(operand.type, DsrType) for operand in call.arguments[:-1])
 
 
 def _is_variable(node: Any) -> bool:

@@ -4,8 +4,8 @@
 Per repetition three DSRs are loaded (y, A and x), then per element of x there is one fmacs of the padded column length,
 whose A DSR keeps its address.
 
-The machine has a loop without overhead for `@map`, which this model has not: the compiler writes its turns one after
-the other, each a multiply-add that takes its element of x from memory itself.  Banks: y and A start at a multiple of
+A `@map` of a multiply-add is a loop without overhead: one instruction that takes its element of x from memory itself
+and is done as often as x has elements.  Banks: y and A start at a multiple of
 16 bytes, A is used from its second word on, so the streams never share a bank.
 
 Sources: lingzhi227/MIMD_dataflow (2benchmarks/14-single-tile-matvec), the vendor's single-tile-matvec example.
