@@ -29,7 +29,6 @@ __all__ = ["DEFAULT_PRESET", "PRESETS", "ROWS"]
 PAPER = "weight streaming white paper"
 WAFERLLM = "WaferLLM (OSDI 2025)"
 TEN_LESSONS = "Ten Lessons (ISCA 2021), table 2"
-COUNTED = "authors' program of WaferLLM, counted from the source by hand"
 HUGE = 1 << 62
 
 ROWS: list[dict[str, Any]] = []
@@ -266,27 +265,7 @@ _p("plan.memory_rate", 20 * 10**15, "bytes/s", f"{PAPER}, section 6.1", "publish
 # --- inference as the fifth source has it: for the composed model of `harness.inference` ------------------------------
 _p("infer.script_ghz", 1.1, "GHz", f"{WAFERLLM}: its host scripts convert cycles at 1.1, the vendor's at `clock.ghz`",
    "published", "the other clock at which every time of an inference is printed", high=100)
-_p("infer.glue", 40, "cycles/step", COUNTED, "inferred", "their decode: calls and descriptors of a step of a layer",
-   high=10**6)
-_p("infer.norm", 180, "cycles", COUNTED, "inferred", "their decode: squares, root and scaling of a norm", high=10**6)
-_p("infer.rotation", 120, "cycles", COUNTED, "inferred", "their decode: rotation of a vector, whatever its length",
-   high=10**6)
-_p("infer.rotation_value", 0.75, "cycles/value", COUNTED, "inferred", "their decode: the same, per feature", high=10**6)
-_p("infer.exp", 64, "cycles/value", COUNTED + "; one division", "inferred", "their decode: exponential of a score",
-   high=10**6)
-_p("infer.silu", 122, "cycles/value", COUNTED + "; two divisions, a scalar loop", "inferred", "their decode: silu",
-   high=10**6)
-_p("infer.prefill_depth", 42, "cycles", COUNTED + "; three descriptors, a base, a loop", "inferred",
-   "their prefill: per feature of depth of a product of tiles", high=10**6)
-_p("infer.prefill_column", 2, "cycles", COUNTED, "inferred", "their prefill: per column of a product of tiles, beyond "
-   "its steps", high=10**6)
-_p("infer.prefill_step", 110, "cycles", COUNTED + "; four tasks, four descriptors", "inferred",
-   "their prefill: per step of a product, and per sum along a row", high=10**6)
-_p("infer.prefill_turn", 70, "cycles", COUNTED, "inferred", "their prefill: per turn of an alignment", high=10**6)
-_p("infer.prefill_exp", 104, "cycles/value", COUNTED + "; the library's f16 exponential", "inferred",
-   "their prefill: exponential of a score", high=10**6)
-_p("infer.prefill_silu", 170, "cycles/value", COUNTED, "inferred", "their prefill: silu", high=10**6)
-_p("infer.weight_step", 40, "cycles/step", "as the `infer.glue` of their decode", "assumed",
+_p("infer.weight_step", 40, "cycles/step", "calls and descriptors of a step, as their decode has them", "assumed",
    "instructions of a step of P V by floods, which no kernel has measured", high=10**6)
 _p("infer.handover", 100, "cycles", "no public figure; descriptors, an issue and the ramps", "assumed",
    "from region to region beyond one cycle per column", high=10**6)

@@ -93,6 +93,8 @@ def _reason(machine: Machine, phase: str, program: str, gigahertz: float, low: b
     slow, fast = clocks(machine)
     if program == "A" and phase == "prefill" and gigahertz == slow:
         return f"clock: the cells of prefill agree at {fast:g} GHz"
+    if program == "A" and phase != "decode" and gigahertz == fast:
+        return "small tiles: what stands around the multiply-adds of a product takes longer here than on the wafer"
     if program == "A" and phase == "request" and gigahertz == slow:
         return f"prefill outweighs 128 steps, and agrees at {fast:g} GHz"
     if program == "A":
