@@ -34,7 +34,7 @@ SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 INSTALL = ("pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
 SHIFTED = re.compile(r"^    (\w+ = \d+ << \d+)", re.MULTILINE)
-MOST_BYTES = 2_550_000
+MOST_BYTES = 2_600_000
 DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
 
 TOY = {
@@ -506,7 +506,7 @@ def test_the_source_distribution_is_complete_and_clean(sdist):
 
 
 def test_the_source_distribution_is_small(sdist):
-    """It has what a build takes and no more: sources come to 1.7 MB when packed, the shipped model to 0.4."""
+    """It has what a build takes and no more: sources come to 2.2 MB when packed, the shipped model to 0.4."""
     assert 1_000_000 < sdist.stat().st_size < MOST_BYTES
 
 

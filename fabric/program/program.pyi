@@ -30,12 +30,13 @@ _Async = Async | bool | None
 _Task = Task | str | int
 
 class _Attributes(TypedDict, total=False):
-    """Attributes of an asynchronous operation; see `Program.async_`."""
+    """Attributes of an asynchronous operation, as `Program.async_` has them, and `again` of a synchronous one."""
 
     priority: str
     ut: int | None
     activate: _Task | None
     unblock: _Task | None
+    again: Reg | None
 
 class Program:
     """A PE program; see `fabric.program.program`."""

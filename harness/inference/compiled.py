@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from harness.kit.modules import need
+from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
 __all__ = ["PARTS", "part_cycles"]
@@ -77,19 +78,29 @@ def part_cycles(
     ------
     ConfigError
         The parser's library is missing; the message says how it is installed.
-    CslError
+    UnsupportedError
         The tiles do not fit into a PE.
     """
     purpose = "program A, whose code is compiled from CSL,"
     need("lark", purpose)
     compiler = need("fabric.csl.compile", purpose)
+    CslError = need("fabric.csl.diagnostics", purpose).CslError
     options = need("fabric.csl.comptime.session", purpose).Options(params={"d": features, "t": tokens, "f": ffn})
     bundle_of = need("fabric.csl.artefact", purpose).bundle_of
     session = need("fabric.kernels.kit.session", purpose).Session
     # The programs are written for WSE-2, whose data tasks belong to colors; other numbers are those of the machine.
     machine = need("fabric.csl.rules", purpose).compiled(machine.replace({"task.by_queue": 0}))
     with resources.as_file(resources.files("harness.inference") / "csl" / f"{phase}.csl") as path:
-        ran = session(bundle_of(compiler.compile_file(Path(path), options, machine)).spec(machine), [], task=None)
+        try:
+            made = compiler.compile_file(Path(path), options, machine)
+        except CslError as error:
+            raise UnsupportedError(
+                f"program A's {phase} with {features} features, {tokens} tokens and {ffn} features of the feed-forward "
+                "on a PE",
+                cause=error.what,
+                hint="more PEs",
+            ) from error
+    ran = session(bundle_of(made).spec(machine), [], task=None)
     names = PARTS[phase]
     words = np.ravel(ran.read("begins"))[: 3 * (len(names) + 2)].reshape(-1, 3).astype(np.int64)
     took = np.diff(words @ (1, 1 << 16, 1 << 32))

@@ -66,10 +66,14 @@ def _program(
 def _tried(
     machine: Machine, name: str, decoder: Decoder, meshes: tuple[Mesh, Mesh], prompt: int, tokens: int
 ) -> dict[str, Any]:
-    """Return phases and rates of one program, or why it is impossible."""
+    """Return phases and rates of one program, or why it is impossible, as without the compiler of program A's code."""
     try:
         return _program(machine, name, decoder, meshes, prompt, tokens)
     except (ProgramError, UnsupportedError) as error:
+        return {"impossible": str(error)}
+    except ConfigError as error:
+        if error.fields.get("module") != "lark":
+            raise
         return {"impossible": str(error)}
 
 

@@ -42,7 +42,7 @@ def test_operations_have_signatures_and_docstrings(name, operands):
     method = getattr(Program, name)
     signature = inspect.signature(method)
     attributes = list(inspect.signature(Program.async_).parameters.values())[1:]
-    assert list(signature.parameters) == ["self", *operands, "async_", *(p.name for p in attributes)]
+    assert list(signature.parameters) == ["self", *operands, "async_", *(p.name for p in attributes), "again"]
     assert all(p.annotation is not p.empty for p in list(signature.parameters.values())[1:])
     for attribute in attributes:
         assert signature.parameters[attribute.name].default == attribute.default

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from harness.cli.main import main
 from harness.inference.compiled import PARTS, part_cycles
+from wse_core.errors import UnsupportedError
 from wse_core.params import machine
 
 WSE2 = machine("wse2")
@@ -25,9 +29,10 @@ def test_every_part_takes_time_and_grows_with_its_sizes(phase):
 
 
 def test_a_turn_of_a_product_is_a_multiply_add_and_a_cycle():
-    """Per element of the vector: n + 1 cycles for a row of n, four elements a cycle, and no more than a bank costs."""
-    short, long = (part_cycles(WSE2, "decode", 8, 8, f)["narrow"] for f in (20, 40))
-    assert 20 * 3 <= long - short <= 20 * 5
+    """The code of a turn is one instruction: two steps of four elements and a cycle, beside what banks cost."""
+    for rows in (40, 60, 80):
+        begins = 80
+        assert 3 * rows <= part_cycles(WSE2, "decode", 8, 8, rows)["narrow"] <= begins + 7 * rows
 
 
 @pytest.mark.parametrize(
@@ -38,3 +43,17 @@ def test_parts_follow_the_numbers_of_the_machine(number, parts):
     before, after = part_cycles(WSE2, "prefill", 4, 4, 12), part_cycles(slower, "prefill", 4, 4, 12)
     assert all(after[name] >= before[name] for name in before)
     assert {name for name in parts if after[name] == before[name]} <= {"start"}
+
+
+def test_tiles_that_do_not_fit_are_refused_with_their_sizes():
+    with pytest.raises(UnsupportedError, match="decode with 100 features, 100 tokens and 400 features"):
+        part_cycles(WSE2, "decode", 100, 100, 400)
+
+
+def test_a_plan_without_the_compiler_says_what_program_a_lacks(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "lark", None)
+    part_cycles.cache_clear()
+    main(["plan", "LLaMA3-8B", "--inference", "--mesh", "360x360"])
+    shown = capsys.readouterr().out
+    assert "impossible: program A, whose code is compiled from CSL, needs lark" in shown
+    assert "program B, a correct model" in shown
