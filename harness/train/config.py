@@ -100,6 +100,7 @@ LATER_KEYS = (
     "scaled",
     "window",
     "slopes",
+    "biases",
     "ratio",
     "together",
     "factor",

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fabric.networks.graph.attention import of_slopes
+from fabric.networks.graph.attention import BY_DISTANCE, BY_PAIR, biases_of, of_slopes
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node, as_size
@@ -80,11 +80,14 @@ OWNERS = {
     "scaled": ("attention",),
     "window": ("attention",),
     "slopes": ("attention",),
+    "biases": ("attention",),
     "factor": ("multiple",),
     **dict.fromkeys(("ratio", "together"), ("dropout",)),
     **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
     "fixed_outputs": ("linear",),
-    **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
+    **dict.fromkeys(
+        ("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", "attention", *NORMS)
+    ),
     "shared": ("scale", "headrms", "groupnorm"),
     "each": ("shift", "scale"),
     "base": ("rotary",),
@@ -212,10 +215,27 @@ def _sizes(
         turn |= {"scaled": node.scaled} if node.scaled not in plain else {}
         turn |= {"window": node.window} if node.window is not None else {}
         turn |= of_slopes(node.slopes)
-        return {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
+        sizes = {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
+        return sizes | _biases(node, sizes, where)
     if node.each:
         return _sides((features, 1, 1))
     return {"sequence": sequence} if node.op == "tokenmean" else {}
+
+
+def _biases(node: NodeConfig, sizes: dict[str, int], where: str) -> dict[str, int]:
+    """Return the size that says how numbers that are added to scores are learned; none, if none are."""
+    if not node.biases:
+        if node.op == "attention" and (node.fixed or node.shares):
+            key = "fixed" if node.fixed else "shares"
+            raise ConfigError(f"{node.name} has no biases", where=f"{where}.{key}", hint="biases = [...]")
+        return {}
+    by = {"biases": BY_DISTANCE}
+    counts = [biases_of(Node(node.name, node.op, (), sizes | {"biases": kind})) for kind in (BY_DISTANCE, BY_PAIR)]
+    distances, pairs = (one.numbers for one in counts if one is not None)
+    if len(node.biases) not in (distances, pairs) or min(node.biases) < 0:
+        what = f"{len(node.biases)} biases for {distances} distances, or {pairs} pairs, of tokens"
+        raise ConfigError(what, where=f"{where}.biases", hint="a number from 0 on for each")
+    return by if len(node.biases) == distances else {"biases": BY_PAIR}
 
 
 def _loss(op: str, given: str, some: bool, image: tuple[int, ...] | None, before: str) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from fabric.networks.graph.rotary import BASE, turns
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.onnx_functions import Call
-from harness.train.onnx_reader import FileTensor
-from harness.train.onnx_shown import Heads, Scores, Shown
-from harness.train.onnx_told import LOWEST, ByToken, ToldReader
+from harness.train.onnx_reader import FileTensor, Origin
+from harness.train.onnx_shown import LOWEST, Heads, Scores, Shown
+from harness.train.onnx_told import ByToken, ToldReader
 
 __all__ = ["AttentionReader"]
 
@@ -140,14 +141,27 @@ class AttentionReader(ToldReader):
         elif op in ("Mul", "Div") and constant.size == 1 and other not in self.derived and other not in self.origin:
             number = float(constant.reshape(())) if op == "Mul" else 1 / float(constant.reshape(()))
             more = None if found.more is None else found.more * number
-            self._show(node.output[0], found._replace(factor=found.factor * number, more=more))
+            self._show(node.output[0], found._replace(factor=found.factor * number, more=more, table=None))
         elif op in ("Add", "Sub"):
             mask, origin = np.broadcast_to(constant if op == "Add" else -constant, found.shape), self.origin.get(other)
             learned = other in self.derived if origin is None else origin.name not in self.fixed
-            learned, more = bool(learned) and bool(np.all(mask > LOWEST)), np.where(mask > LOWEST, mask, 0)
-            self._mask(node, found._replace(learned=found.learned or learned), mask > LOWEST, more)
+            more = np.where(mask > LOWEST, mask, 0)
+            learned = bool(learned) and bool(np.all(mask > LOWEST) or np.any(more != 0))
+            table = (
+                self._table_of_scores(other, found.shape) if learned and op == "Add" and found.more is None else None
+            )
+            found = found._replace(table=table if learned else found.table, learned=found.learned or learned)
+            self._mask(node, found, mask > LOWEST, more)
         else:
             self._refuse(node, "changes scores in another way than scale and mask")
+
+    def _table_of_scores(self, name: str, shape: tuple[int, ...]) -> tuple[str, np.ndarray] | None:
+        """Return a parameter, and the place in it of what each score gets, if that is numbers of it as they are."""
+        values = self.known[name]
+        own = Shown(name, np.arange(values.size).reshape(1, *values.shape))
+        rows = self.rows.get(name, own if name in self.origin else None)
+        plain = rows is not None and self.row_factors.get(name, 1.0) == 1 and self.origin.get(rows.node) is not None
+        return (rows.node, np.broadcast_to(rows.places[0], shape)) if rows is not None and plain else None
 
     def _mask(self, node: Any, found: Scores, seen: np.ndarray, rest: Any = 0) -> None:
         """Let scores not be seen."""
@@ -282,11 +296,12 @@ class AttentionReader(ToldReader):
         queries, keys, size = scores.queries, scores.keys, scores.queries.size
         causal, window = _window_of(scores.seen)
         firsts, scaled = np.unique(queries.firsts), _root_of(scores.factor)
-        slopes = _slopes_of(scores, firsts)
+        slopes, biases = _slopes_of(scores, firsts), _biases_of(scores, firsts)
+        biases = None if slopes and all(slopes) else biases  # of files, where what is constant is not told
         wrong = [
             (
-                slopes is None or (scores.learned and not all(slopes)),
-                "only masks, and slopes of heads times distances, are added to scores, not what is learned",
+                biases is None and (slopes is None or (scores.learned and not all(slopes))),
+                "only masks, slopes of heads times distances, and a table of each head's own are added to scores",
             ),
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
@@ -327,8 +342,11 @@ class AttentionReader(ToldReader):
             more: dict[str, Any] = {"kv_heads": shared} if shared < heads else {}
             more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
             more |= {"window": window} if window else {}
-            more |= {"slopes": slopes} if slopes and any(slopes) else {}
+            more |= {"slopes": slopes} if slopes and any(slopes) and biases is None else {}
+            more |= {"biases": biases[0]} if biases is not None else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
+            if biases is not None and scores.table is not None:
+                self._keep_biases(f"{name}.bias", scores.table[0], biases[1])
             self.views.append((bool(causal), hidden))
             if hidden is not None:  # features more of each head, which are zero
                 self.spread[name] = _own_features(heads, size, _wider(queries)), heads * _wider(queries)
@@ -338,6 +356,13 @@ class AttentionReader(ToldReader):
             places = token[..., None] * (heads * size) + (rank[:, None] * size)[..., None] + np.arange(size)
             shape = (*scores.shape[:-1], size)
             self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
+
+    def _keep_biases(self, key: str, table: str, places: np.ndarray) -> None:
+        """Keep the numbers of a parameter that scores get, head after head."""
+        values, origin = np.asarray(self.known[table], np.float32), self.origin[table]
+        self.tensors[key] = values.ravel()[places]
+        self.origins[key] = (Origin(origin.name, values.shape, places=tuple(map(int, places))),)
+        self.used[origin.name] += 1
 
     def _with_hidden(
         self, node: Any, part: str, heads: int, one: Heads, keys: Heads, called: str, hidden: np.ndarray
@@ -486,6 +511,35 @@ def _slopes_of(scores: Scores, firsts: np.ndarray) -> tuple[float, ...] | None:
         if not np.allclose(falls, slope, rtol=1e-4, atol=1e-6):
             return None
     return tuple(found[int(first)] for first in firsts)
+
+
+def _biases_of(scores: Scores, firsts: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
+    """Return (which of a head's learned numbers its scores get, the places of those of each head in the parameter).
+
+    None if none are learned, or heads have them otherwise than one another.
+    """
+    if scores.table is None or not scores.learned:
+        return None
+    tokens, rows = np.arange(len(scores.seen)), scores.table[1].reshape(-1, *scores.seen.shape)
+    of_heads = [rows[scores.queries.firsts == first] for first in firsts]
+    if any(not np.array_equal(one, other) for every in of_heads for one, other in pairwise(every)):
+        return None
+    away = tokens[:, None] - tokens
+    every = [one[0] for one in of_heads]
+    distances = np.unique(away[scores.seen])
+    by_distance = all(
+        len(np.unique(one[scores.seen & (away == distance)])) == 1 for one in every for distance in distances
+    )
+    if by_distance:
+        each = [np.array([one[scores.seen & (away == distance)][0] for distance in distances]) for one in every]
+    elif scores.seen.all():
+        each = [one.T.ravel() for one in every]
+    else:
+        return None
+    numbers, which = np.unique(each[0], return_inverse=True)
+    alike = all(len(np.unique(np.stack([which, one]), axis=1).T) == len(numbers) == len(np.unique(one)) for one in each)
+    apart = len(np.unique(np.concatenate([np.unique(one) for one in each]))) == len(numbers) * len(each)
+    return (tuple(map(int, which)), np.concatenate(each)) if alike and apart else None
 
 
 def _true(x: np.ndarray) -> np.ndarray:

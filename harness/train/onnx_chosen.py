@@ -135,8 +135,8 @@ class ChosenReader(AttentionReader):
         count = self.shapes[of][0]
         plain: dict[str, Any] = {"heads": HEADS, "causal": False}
         form = next((one for one in self.nodes if one["op"] == "attention"), plain)
-        if form["causal"] or "window" in form or "slopes" in form:
-            seen = "see what came before, or a window, alone, or less of what is far"
+        if form["causal"] or "window" in form or "slopes" in form or "biases" in form:
+            seen = "see what came before, or a window, alone, or or score tokens by place"
             self._refuse(node, f"a mean over tokens that are kept is not taken where others {seen}")
             return of
         group = form["heads"] // form.get("kv_heads", form["heads"])

@@ -327,7 +327,9 @@ class OnnxReader:
         for one in self.nodes:
             if one.get("epsilon") in own[:1]:  # the first one is that of the network
                 del one["epsilon"]
-        return self._network(image)._replace(epsilon=next(iter(own), EPSILON))
+        placed = {one.name for origins in self.origins.values() for one in origins if one.places is not None}
+        parted = {name: np.asarray(self.known[name], np.float32) for name in placed}
+        return self._network(image)._replace(epsilon=next(iter(own), EPSILON), parted=parted)
 
     def _begin_mask(self, given: Any) -> None:
         """Take a second input; readers of sequences do."""

@@ -19,7 +19,7 @@ from harness.train.onnx_reader import LOST, FileTensor, OnnxReader, Origin
 from wse_core.errors import UnsupportedError
 
 __all__ = [
-    *("ARRANGE", "KEEP", "PLACE"),
+    *("ARRANGE", "KEEP", "LOWEST", "PLACE"),
     *(
         "ChosenTokens",
         "Counts",
@@ -36,6 +36,8 @@ __all__ = [
 
 SAMPLES = 3
 """So many sequences are followed: what is done to three is done to any number."""
+LOWEST = -1e4
+"""A mask takes at least so much from what is not seen."""
 BOOL = 9
 """The type of what is true or false has this number."""
 PLACE = np.int32
@@ -192,6 +194,8 @@ class Scores(NamedTuple):
         What is added to them, of their shape.
     learned : bool
         That may be made of parameters.
+    table : (str, ndarray of int) or None
+        That is numbers of this parameter, at these places, of their shape.
     """
 
     queries: Heads
@@ -203,6 +207,7 @@ class Scores(NamedTuple):
     hidden: np.ndarray | None = None
     more: np.ndarray | None = None
     learned: bool = False
+    table: tuple[str, np.ndarray] | None = None
 
 
 class Heads(NamedTuple):
@@ -327,9 +332,24 @@ class ShownReader(OnnxReader):
                 self.rows[node.output[0]] = self.rows.get(given, whole)
                 self.row_factors[node.output[0]] = self.row_factors.get(given, 1.0) * factor
 
+    def _masked(self, node: Any) -> None:
+        """Note what is numbers of a parameter, but where a mask hides them."""
+        given, shape = list(node.input), self.known[node.output[0]].shape
+        if node.op_type == "Where":
+            given = given[1:]
+        elif node.op_type != "Add":
+            return
+        for one, mask in (given, given[::-1]):
+            hides = self.known[mask] <= LOWEST
+            plain = np.all(hides) if node.op_type == "Where" else np.all(hides | (self.known[mask] == 0))
+            if one in self.rows and mask not in self.derived and mask not in self.rows and plain:
+                rows = self.rows[one]
+                self.rows[node.output[0]] = rows._replace(places=np.broadcast_to(rows.places[0], shape)[None])
+
     def _evaluated(self, node: Any) -> None:
         super()._evaluated(node)
         self._times_constant(node)
+        self._masked(node)
         if any(name in self.derived for name in node.input):
             self.derived |= set(node.output)
         if node.op_type in ARRANGE and node.input[0] in self.rows:

@@ -14,13 +14,11 @@ import numpy as np
 
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_functions import BINARY, Call, after, call_of
-from harness.train.onnx_shown import ARRANGE, BOOL, KEEP, Shown, ShownReader
+from harness.train.onnx_shown import ARRANGE, BOOL, KEEP, LOWEST, Shown, ShownReader
 from wse_core.errors import UnsupportedError
 
-__all__ = ["LOWEST", "ByToken", "ToldReader"]
+__all__ = ["ByToken", "ToldReader"]
 
-LOWEST = -1e4
-"""A mask takes at least so much from what is not seen."""
 WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)
 """Whole numbers have these types."""
 

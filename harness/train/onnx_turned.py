@@ -69,9 +69,7 @@ class TurnedReader(MovedReader):
         self.last_lists: set[str] = set()  # of tensors that have their channels last
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
-        names = {one.name for origins in self.origins.values() for one in origins if one.places is not None}
-        parted = {name: np.asarray(self.known[name], np.float32) for name in names}
-        return super()._network(image)._replace(by_token=self.by_token, parted=parted)
+        return super()._network(image)._replace(by_token=self.by_token)
 
     # --- samples ------------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ SUPPORT: dict[str, Support] = {
             "scaled",
             "window",
             "slopes",
+            "biases",
             "method",
             "sides",
             "rows",

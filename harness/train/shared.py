@@ -1,10 +1,11 @@
 """Gradients as they train weights: what several places share is added up, what nothing trains is zero.
 
 Numbers of a ``scale`` may be repeated over its channels (`harness.train.tables.NodeConfig.shared`): a factor of all
-channels, or those of the features of a head in every head; so may factors and shifts of a ``groupnorm``.  Several nodes
-may have the numbers of one (`harness.train.tables.NodeConfig.shares`), as modules have that are called several times.
-The memory service has each number as often as it is used, equal in every bit: the gradients of all copies are added in
-f32, in their order, and every copy is updated with the sum.  `harness.train.lookup` has the table of tokens.
+channels, or those of the features of a head in every head; so may factors and shifts of a ``groupnorm``, and biases of
+scores of attention (`harness.train.tables.NodeConfig.biases`). Several nodes may have the numbers of one
+(`harness.train.tables.NodeConfig.shares`), as modules have that are called several times. The memory service has each
+number as often as it is used, equal in every bit: the gradients of all copies are added in f32, in their order, and
+every copy is updated with the sum. `harness.train.lookup` has the table of tokens.
 """
 
 from __future__ import annotations
@@ -121,6 +122,10 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
             total = total + found[number]
         for number in group:
             found[number] = total
+    for number, first in _indexed(config):
+        total = np.zeros_like(found[number])
+        np.add.at(total, first, found[number])
+        found[number] = total[first]
     for number, (shared, channels, _) in _repeated(config):
         copies = found[number].reshape(-1, channels // shared, shared)  # of factors, and perhaps of shifts
         total = np.zeros((len(copies), shared), copies.dtype)
@@ -128,6 +133,17 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
             total = total + copies[:, copy]
         found[number] = np.tile(total, channels // shared).reshape(-1)
     return found
+
+
+def _indexed(config: TrainConfig) -> Iterator[tuple[int, np.ndarray]]:
+    """Give the number of each parameter that biases of scores are, and of each of its numbers the first that is one."""
+    numbers = {tensor.name: (number, tensor.columns) for number, tensor in enumerate(config.graph.parameters)}
+    for node in config.network.nodes:
+        if node.biases:
+            number, columns = numbers[f"{node.name}.shift"]
+            _, first, which = np.unique(node.biases, return_index=True, return_inverse=True)
+            of_head = np.arange(0, columns, len(node.biases))
+            yield number, (of_head[:, None] + first[which]).ravel()
 
 
 def fixed(config: TrainConfig) -> Iterator[tuple[int, tuple[Any, Any]]]:
@@ -165,6 +181,8 @@ def counted_once(
     for number, (shared, channels, _) in _repeated(config):
         first = np.arange(found[number].size) % channels < shared
         found[number] = np.where(first, found[number], np.float32(0))
+    for number, which in _indexed(config):
+        found[number] = np.where(np.arange(which.size) == which, found[number], np.float32(0))
     for group in _alike(config):
         for number in group[1:]:
             found[number] = np.zeros_like(found[number])

@@ -160,6 +160,11 @@ class NodeConfig:
     slopes: tuple[float, ...] = option(
         (), doc="of attention: scores of each head fall by so much per token of distance (ALiBi; default: they do not)"
     )
+    biases: tuple[int, ...] = option(
+        (),
+        doc="of attention: learned numbers that scores of each head get; which of them, from 0 on, each distance of a "
+        "query behind a key that it sees gets, the least first, or each query of each key (default: none)",
+    )
     fixed: bool | None = option(None, doc="of what has numbers that are learned: they stay as they are (default: no)")
     fixed_outputs: tuple[int, ...] = option(
         (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"

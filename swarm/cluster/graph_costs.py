@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.streamed.gradient import TURNED
+from fabric.networks.graph.attention import biases_of
 from fabric.networks.graph.lookup import Lookup, tables_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
@@ -259,6 +260,15 @@ class GraphFollower(PhaseFollower):
         commands = [[(name, one)] for one in data]
         self.columns.spend(together(self.mesh.machine, self.beside, rows, commands, int(counts.max()))[counts])
         self.words += int(counts.sum())
+
+    def biases(self, step: NetworkStep, name: str) -> None:
+        found, parameter = biases_of(step.node), step.parameter
+        assert found is not None
+        assert parameter is not None
+        y = self.resident.inner.tensors[step.node.name]
+        counts = self.plan.layout(y).counts // (y.rows // step.node.size("heads"))
+        self._blocks(counts, [("score_head", 0), *[(name, None)] * found.numbers])
+        self.numbers += parameter.columns * (name == "score_sum")
 
     def factors(
         self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None

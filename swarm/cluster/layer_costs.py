@@ -177,6 +177,9 @@ class PhaseFollower(StepWriter):
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         self._refuse(step)
 
+    def biases(self, step: NetworkStep, name: str) -> None:
+        self._refuse(step)
+
     def gather(self, step: NetworkStep) -> None:
         self._refuse(step)
 

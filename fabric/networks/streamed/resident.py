@@ -31,7 +31,7 @@ from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
 from fabric.layout.part import LayoutPart
 from fabric.layout.rectangles import Rect
-from fabric.networks.graph.attention import kv_heads_of, slopes_of
+from fabric.networks.graph.attention import biases_of, kv_heads_of, slopes_of
 from fabric.networks.graph.dropout import drops_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.lookup import Lookup
@@ -45,6 +45,8 @@ from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.across import join_groups, joining_rows
 from fabric.networks.streamed.commands import FORMS, room
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
+from fabric.networks.streamed.operations.biases import TABLE as BIASES
+from fabric.networks.streamed.operations.biases import TOTALS
 from fabric.networks.streamed.operations.blocks import NORTH, PLACE, SOUTH, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
@@ -217,6 +219,13 @@ class Resident:
         if any(rows_of(node.size("sequence"), self.tokens) > 1 for node in averaged):
             most = max(self.plan.layout(network.tensors[node.name]).most for node in averaged)
             self.plan.arrays |= dict.fromkeys(SUMS, PlannedArray(most, "f32", single=True))
+        for node in network.nodes:
+            biases = biases_of(node) if node.op == "attention" else None
+            if biases is not None:
+                heads = self.plan.layout(network.tensors[node.name]).most // head_of(network, node)
+                most = max(heads * biases.size, self.plan.arrays[TOTALS].rows if TOTALS in self.plan.arrays else 0)
+                self.plan.arrays[BIASES] = PlannedArray(most, single=True)
+                self.plan.arrays[TOTALS] = PlannedArray(most, "f32", single=True)
         if copied:
             nodes = [node for node in network.nodes if node.op == "attention"]
             shares = max((shares_of(node, self.tokens, network.head_columns) for node in nodes), default=0)
@@ -355,6 +364,13 @@ class Resident:
                     feature="attention over rows of PEs",
                     where="mesh.height",
                     hint=f"{', '.join(map(str, near))} rows of PEs",
+                )
+            if node.op == "attention" and biases_of(node) and (self.tokens % sequence or self.network.head_columns > 1):
+                raise UnsupportedError(
+                    f"{node.name}: scores with learned biases, of sequences on several rows of PEs or heads on columns",
+                    feature="learned biases of scores",
+                    where="mesh",
+                    hint="fewer rows of PEs, so that whole sequences lie in each, and mesh.head_columns = 1",
                 )
             heads = -(-kv_heads_of(node) // self.width) if OPERATIONS[node.op].headwise else 1
             if max(self.tokens // sequence, heads) > MOST_COUNTED:

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
+from fabric.networks.graph.attention import biases_of
 from fabric.networks.graph.batch_norm import NUMBERS
 from fabric.networks.graph.dropout import KEYS, drops_of
 from fabric.networks.graph.nodes import NetworkStep
@@ -179,6 +180,30 @@ class _Words(StepWriter):
                 heads = y.unit // unit if count else 0  # a part of each head of a unit
             data = (np.arange(heads)[:, None] << 8 | each).ravel()
             self.script.words(column, self.word(name, data), np.ones(len(data), bool))
+        self.script.turn()
+
+    def biases(self, step: NetworkStep, name: str) -> None:
+        found, parameter = biases_of(step.node), step.parameter
+        assert found is not None
+        assert parameter is not None
+        y = self.resident.inner.tensors[step.node.name]
+        size, layout, number = y.rows // step.node.size("heads"), self.plan.layout(y), self.numbers[parameter.name]
+        for column in range(self.script.columns):
+            heads = layout.column(column)[::size] // size
+            words = np.full((len(heads), 1 + found.numbers), self.word(name), np.uint32)
+            words[:, 0] = self.word("score_head", np.arange(len(heads)))
+            entries = (heads[:, None] * found.numbers + np.arange(found.numbers)).ravel()
+            slots = np.arange(words.size).reshape(words.shape)[:, 1:].ravel()
+            asks = name == "score_sum"
+            self.script.words(
+                column,
+                words.ravel(),
+                np.ones(words.size, bool),
+                slots[: 0 if asks else None],
+                number,
+                entries[: 0 if asks else None],
+                entries if asks else None,
+            )
         self.script.turn()
 
     def join(self, name: str) -> None:

@@ -17,6 +17,8 @@ SLOPES = np.array([0.5, 0.125])[:, None, None]
 ADDED = {"alibi": np.where(BEFORE >= 0, -SLOPES * BEFORE, -np.inf), "far": -SLOPES * abs(BEFORE)}
 ADDED |= {"keys": np.where(BEFORE >= 0, SLOPES * np.arange(S), -np.inf), "uneven": -SLOPES * BEFORE**2}
 """By head, this is added to scores."""
+BUCKETS = np.minimum(abs(BEFORE), 2) + (BEFORE > 1)
+"""Distances that share a number; the last of five numbers is none of any."""
 
 
 class SequenceFile:
@@ -217,10 +219,20 @@ def _attended(f, x, name, form):
         scores = f.op("Where", f.constant(~seen, bool), f.constant(-1e9), scores)
     elif form["mask"] in ADDED:
         scores = f.op("Add", scores, f.constant(ADDED[form["mask"]]))
-    elif form["mask"] == "learned":
+    elif form["mask"] in ("pairs", "hidden pairs"):
         scores = f.op("Add", scores, f.parameter(f"{name}.table", HEADS, S, S))
+    elif form["mask"] == "one table":
+        scores = f.op("Add", scores, f.parameter(f"{name}.table", S, S))
+    elif form["mask"] in ("buckets", "buckets before", "hidden buckets"):
+        table = f.op("Gather", f.parameter(f"{name}.table", 5, HEADS), f.constant(BUCKETS, np.int64))
+        table = f.op("Transpose", table, perm=[2, 0, 1])
+        if form["mask"] == "hidden buckets":
+            table = f.op("Add", table, f.constant(np.where(seen, 0, -1e9)))
+        scores = f.op("Add", scores, table)
     elif form["mask"] in MASKS:
         scores = f.op("Where", f.constant(MASKS[form["mask"]], bool), scores, f.constant(-np.inf))
+    if form["mask"] in ("buckets before", "hidden pairs"):
+        scores = f.op("Where", f.constant(seen, bool), scores, f.constant(-np.inf))
     shares = f.op("Softmax", scores, axis=-1)
     if form.get("safe"):
         shares = f.op("Where", f.op("IsNaN", shares), f.constant(0.0), shares)

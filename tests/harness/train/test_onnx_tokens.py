@@ -23,7 +23,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 onnx = pytest.importorskip("onnx")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from tests.harness.train.sequence_files import HEADS, VOCABULARY, D, S, SequenceFile, transformer  # noqa: E402
+from tests.harness.train.sequence_files import BUCKETS, HEADS, VOCABULARY, D, S, SequenceFile, transformer  # noqa: E402
 
 TEXT = """
 wafers = {wafers}
@@ -148,6 +148,21 @@ def test_places_may_turn_at_other_rates(folder, places, base):
     read = compare(PLAIN | {"places": places, "base": float(base)})
     turned = [node for node in read.network.nodes if node.op == "rotary"]
     assert [node.base for node in turned] == [None if base == 10_000 else base] * 2
+
+
+@pytest.mark.parametrize(
+    ("mask", "causal"), [("buckets", False), ("buckets before", True), ("hidden buckets", True), ("pairs", False)]
+)
+def test_tables_of_what_scores_get_are_learned(folder, mask, causal):
+    """A bucket of distances, of queries before keys too, has one number; what no distance has stays as it is."""
+    read = compare(PLAIN | {"mask": mask})
+    (attention,) = [node for node in read.network.nodes if node.op == "attention"]
+    assert attention.causal == causal
+    if mask == "pairs":
+        assert sorted(attention.biases) == list(range(S * S))
+    else:
+        away = BUCKETS[:, 0] if causal else np.concatenate([BUCKETS[0, :0:-1], BUCKETS[:, 0]])
+        assert attention.biases == tuple(np.unique(away, return_inverse=True)[1])
 
 
 @pytest.mark.parametrize(("op", "becomes"), [("LayerNormalization", "groupnorm"), ("RMSNormalization", "headrms")])
@@ -305,8 +320,9 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 
 
 WRONG = {
-    "uneven": ({"mask": "uneven"}, "only masks, and slopes of heads times distances, are added to scores"),
-    "learned": ({"mask": "learned", "attention": "steps"}, "are added to scores, not what is learned"),
+    "uneven": ({"mask": "uneven"}, "only masks, slopes of heads times distances, and a table"),
+    "one table": ({"mask": "one table"}, "and a table of each head's own are added to scores"),
+    "hidden pairs": ({"mask": "hidden pairs"}, "and a table of each head's own are added to scores"),
     "blocks": ({"mask": "blocks"}, "a mask is that of all tokens, or of those that came before, or of a window"),
     "in turns": (
         {"heads": 4, "shared": 2, "repeated": "in turns"},
@@ -417,12 +433,6 @@ def neutral(f, x):
     return f.op("Mul", x, "gain")
 
 
-def biased_scores(f, x):
-    f.given["relative"] = np.zeros((S, S), np.float32)
-    scores = f.op("Add", f.op("MatMul", x, f.op("Transpose", x, perm=[0, 2, 1])), "relative")
-    return f.op("MatMul", f.op("Softmax", scores, axis=-1), x)
-
-
 def half(f, x):
     return f.op("Split", x, outputs=2, axis=2, num_outputs=2)[0]
 
@@ -441,7 +451,6 @@ ENDS = {
     per_token: "one for each of 8 features",
     far: "a function of numbers that is none of",
     neutral: "numbers that are parameters, or made of them",
-    biased_scores: "slopes of heads times distances, are added to scores, not what is learned",
     half: "not every feature of it is taken once",
 }
 

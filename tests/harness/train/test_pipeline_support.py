@@ -72,7 +72,7 @@ WRONG = {
                 {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
                 {"name": "h", "op": "linear", "inputs": ["a"], "outputs": 4, "shares": "k"},
                 {"name": "b", "op": "attention", "inputs": ["a", "k", "h"], "heads": 2}
-                | {"kv_heads": 1, "causal": False, "scaled": 9, "window": 1, "slopes": [0.5, 0.25]},
+                | {"kv_heads": 1, "causal": False, "scaled": 9, "window": 1, "slopes": [0.5, 0.25], "biases": []},
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
                 {"name": "m", "op": "multiple", "factor": 0.5},
                 {"name": "s", "op": "scale", "shared": 1, "fixed": True},
@@ -88,6 +88,7 @@ WRONG = {
                 "scaled",
                 "window",
                 "slopes",
+                "biases",
                 "factor",
                 "ratio",
                 "together",

@@ -456,6 +456,7 @@ KEYS = {
     "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
     "network.nodes.window": (nodes(), nodes("", ",window=1")),
     "network.nodes.slopes": (nodes(), nodes("", ",slopes=[1.0]")),
+    "network.nodes.biases": (nodes(), nodes("", ",biases=[0,1]")),
     "network.nodes.fixed_outputs": (nodes(), nodes(",fixed_outputs=[1]")),
     "network.nodes.fixed": (nodes(), nodes(",fixed=true")),
     "network.nodes.ratio": (multiplied("dropout", ",ratio=0.5"), multiplied("dropout", ",ratio=0.75")),

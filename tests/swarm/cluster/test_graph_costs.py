@@ -169,6 +169,21 @@ HEADS = Named(
 """Heads that are normalised one by one."""
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"slopes": (0.5, 0.25, 0.125, 0.0625)},
+        {"biases": (0, 1, 1, 2)},
+        {"biases": tuple(range(7)), "causal": False},
+        {"biases": tuple(range(16)), "causal": False},
+    ],
+)
+def test_scores_that_are_moved_are_followed(more):
+    """By slopes, and by learned numbers of distances and of pairs."""
+    network = replace(HEADS, of=(HEADS.of[0], *HEADS.of[1:2], {**HEADS.of[2], **more}, HEADS.of[3])).network
+    assert abs(compare(network, masks_of(network), Cluster(1, Mesh(machine(), 3, 2)), 8).error) < MEAN
+
+
 def test_heads_that_are_normalised_are_followed():
     mesh = Mesh(machine(), 2, 2)
     assert abs(compare(HEADS.network, masks_of(HEADS.network), Cluster(1, mesh), 8).error) < MEAN

@@ -47,9 +47,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
-from fabric.networks.graph.attention import group_of, scale_of, slopes_of, window_of
+from fabric.networks.graph.attention import biases_of, group_of, scale_of, slopes_of, window_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
+from fabric.networks.streamed.operations.biases import BiasTasks
 from fabric.networks.streamed.operations.blocks import Travelling, blocks_of, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.head_columns import HeadColumnTasks, keys_of
@@ -75,6 +76,8 @@ SHARED = ("keys", "values", "d keys", "d values")
 def forward(w: StepWriter, step: NetworkStep) -> None:
     """Write attention of all heads and sequences."""
     rows = [f"{w.plan.array(tensor)}.rows" for tensor in (*step.reads, *step.writes)]
+    if step.parameter is not None:
+        w.biases(step, "score_bias")
     _attend(w, step, "attend", [*rows, w.plan.kept(step, "l")])
 
 
@@ -83,7 +86,12 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     given = [*step.node.inputs, step.node.name]
     rows = [f"{w.plan.activation(name)}.rows" for name in given]
     deltas = [w.plan.array(tensor) for tensor in (*step.reads, *step.writes)]
+    if step.parameter is not None:
+        w.tell("score_sums")
+        w.biases(step, "score_bias")
     _attend(w, step, "attend_back", [*rows, w.plan.kept(step, "l"), *deltas])
+    if step.parameter is not None:
+        w.biases(step, "score_sum")
 
 
 def _attend(w: StepWriter, step: NetworkStep, name: str, arrays: list[str]) -> None:
@@ -129,12 +137,17 @@ class AttentionTasks:
             self.blocks = blocks_of(code, self.rows)
             self.dot_now = p.array("dot of a query of the block", s, "f32", bank=4)
             self.travelling = self.parts()
-        falls = slopes_of(node) is not None
-        self.slopes = SlopeTasks(code, node, s, self.rows, self.row) if falls else None
+        self.moving: SlopeTasks | BiasTasks | None = None
+        if slopes_of(node) is not None:
+            self.moving = SlopeTasks(code, node, s, self.rows, self.row)
+        elif biases_of(node) is not None:
+            self.moving = BiasTasks(code, node, s, self.row, self.sums)
 
     def tasks(self) -> None:
         """Write the tasks of both ways and of the list of operands."""
         code, p = self.code, self.code.p
+        if isinstance(self.moving, BiasTasks):
+            self.moving.tasks()
         with code.command("operand") as t:
             place, number = code.place(t.data), p.reg16("number")
             p.ld16(number, self.named)
@@ -220,8 +233,8 @@ class AttentionTasks:
             p.add16(place, place, step)
             p.free(step)
             p.st16(place, self.at, offset=k)
-        if self.slopes is not None:
-            self.slopes.begin(head)
+        if self.moving is not None:
+            self.moving.begin(head)
         p.free(head, behind, place)
         yield
         self.code.prepare()
@@ -251,8 +264,8 @@ class AttentionTasks:
                 p.ld16(place, self.at, offset=k)
                 p.add16(place, place, self.words(name))
                 p.st16(place, self.at, offset=k)
-        if self.slopes is not None:
-            self.slopes.next()
+        if self.moving is not None:
+            self.moving.next()
         p.ld16(left, self.left)
         p.sub16(left, left, 1)
         p.st16(left, self.left)
@@ -386,8 +399,8 @@ class AttentionTasks:
         """Emit a row of scores of sums of products, the largest of each query with it, and the way to the next row."""
         p, peak = self.code.p, self.vector(self.code.peak)
         self.scale(self.sums, given)
-        if self.slopes is not None:
-            self.slopes.fall(self.sums, left, True)
+        if self.moving is not None:
+            self.moving.move(self.sums, left, True)
         if self.causal:
             p.dsr_base(self.wide, row)
             with self.before(left) as count:
@@ -573,8 +586,8 @@ class AttentionTasks:
         code, p = self.code, self.code.p
         one, two = self.vector(code.one), self.vector(code.two)
         self.scale(one, one)
-        if self.slopes is not None:
-            self.slopes.fall(one, left, own)
+        if self.moving is not None:
+            self.moving.move(one, left, own)
         p.fsubs(one, one, self.numbers)
         with code.functions.first(self.length):
             code.functions.exp(code.one, code.one)
@@ -585,6 +598,8 @@ class AttentionTasks:
         """Emit the gradients of the shares of a key; `row` is left at them."""
         p, one = self.code.p, self.vector(self.code.one)
         p.fmuls(one, self.vector(self.code.two), one)
+        if isinstance(self.moving, BiasTasks):
+            self.moving.add_up(one, left)
         self.scale(one, one)
         p.add16(row, row, self.length**2)
         self.stored(row, one, left, own)

@@ -69,6 +69,10 @@ class StepWriter(ABC):
         """Send commands to some columns, or all, then those with data: the name of an array, or a number."""
 
     @abstractmethod
+    def biases(self, step: NetworkStep, name: str) -> None:
+        """Send, per query head of a column, all of its biases by a command, or ask for the sums of their gradients."""
+
+    @abstractmethod
     def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         """Send commands to every column, once per feature, or `unit` features, of a tensor that it owns."""
 

@@ -103,8 +103,8 @@ class SlopeTasks:
         p.st16(place, self.now)
         p.free(place)
 
-    def fall(self, scores: Any, left: Reg, own: bool) -> None:
-        """Emit a row of scores of queries with a key, and what they fall by.
+    def move(self, scores: Any, left: Reg, own: bool) -> None:
+        """Emit a row of scores of queries with a key, less what they fall by.
 
         Parameters
         ----------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fabric.networks.graph.attention import biases_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
+from fabric.networks.streamed.operations.biases import COMMANDS as BIASES
 from fabric.networks.streamed.operations.channels import BATCH_NORM, CHANNEL_NORM, GROUP_NORM, MULTIPLE, SCALE, SHIFT
 from fabric.networks.streamed.operations.code import EPSILON, JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
@@ -82,4 +84,5 @@ def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
         used += lowering.commands if name in there else ()
     shapes = SHAPE if shapes_of(network) else ()  # a loss per pixel has one too
     several = EPSILON if len(network.epsilons) > 1 else ()
-    return given_out([*used, *bordered(network), *shapes, *several, *strip_commands(network), *more])
+    biased = BIASES if any(node.op == "attention" and biases_of(node) for node in network.nodes) else ()
+    return given_out([*used, *biased, *bordered(network), *shapes, *several, *strip_commands(network), *more])

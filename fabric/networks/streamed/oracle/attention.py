@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.attention import distances, scale_of, seen_by, slopes_of
+from fabric.networks.graph.attention import biases_of, distances, scale_of, seen_by, slopes_of
 from fabric.networks.graph.nodes import Node
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.oracle.table import StreamedArithmetic
+    from fabric.networks.streamed.parameters import StreamedParameter
 
 __all__ = ["back", "forward"]
 
@@ -27,13 +28,15 @@ Bits = NDArray[np.uint32]
 LOWEST = 0xFF800000
 
 
-def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: None) -> tuple[Halves, tuple[Any, ...]]:
+def forward(
+    a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: StreamedParameter | None
+) -> tuple[Halves, tuple[Any, ...]]:
     """Return (result, what is kept by head of queries: q, k, v, result, logs; and how many heads of keys there are)."""
     size = len(x[0]) // node.size("heads")
     q, *own = (_by_head(node, rows, size) for rows in x)
     k, v = (np.repeat(rows, len(q) // len(rows), axis=0) for rows in own)  # each as often as query heads share it
     parts = _parts(a, node, x[0], size)
-    scores = _fallen(a, node, a.times(_products(a, k, q, parts), scale_of(node, q.shape[1])))
+    scores = _moved(a, node, a.times(_products(a, k, q, parts), scale_of(node, q.shape[1])), weights)
     scores[..., ~seen_by(node).T] = LOWEST
     peak = np.full(scores.shape[:2] + scores.shape[3:], LOWEST, np.uint32)
     for key in range(scores.shape[2]):
@@ -50,8 +53,10 @@ def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: N
     return _by_feature(result), (q, k, v, result, logs, len(own[0]), parts)
 
 
-def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]) -> tuple[Halves, ...]:
-    """Return the gradients of queries, keys and values."""
+def back(
+    a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...], weights: StreamedParameter | None
+) -> tuple[tuple[Halves, ...], Bits | None]:
+    """Return the gradients of queries, keys and values, and of what is added to scores."""
     q, k, v, o, logs, shared, parts = kept
     do = _by_head(node, delta, q.shape[1])
     dots = [np.zeros_like(logs) for _ in parts]
@@ -62,10 +67,11 @@ def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]
     dot = a.joined(dots, a.add)
     wide = logs.shape[:2] + (logs.shape[2],) * 2
     scale = scale_of(node, q.shape[1])
-    scores = _fallen(a, node, a.times(_products(a, k, q, parts), scale))
+    scores = _moved(a, node, a.times(_products(a, k, q, parts), scale), weights)
     p = a.functions.exp(a.sub(scores, np.broadcast_to(logs[:, :, None], wide)))
     below = a.sub(_products(a, v, do, parts), np.broadcast_to(dot[:, :, None], wide))
-    ds, shares = a.narrow(a.times(a.mul(p, below), scale)), a.narrow(p)
+    slopes = a.mul(p, below)
+    ds, shares = a.narrow(a.times(slopes, scale)), a.narrow(p)
     for rows in (ds, shares):
         rows[..., ~seen_by(node).T] = 0
     found = [_mixed(a, k, ds)]
@@ -75,7 +81,7 @@ def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]
         for head in range(1, rows.shape[1]):
             sums = _mixed(a, rows[:, head], parts[:, head], sums)
         found.append(sums)
-    return tuple(_by_feature(a.narrow(rows)) for rows in found)
+    return tuple(_by_feature(a.narrow(rows)) for rows in found), _of_biases(a, node, slopes)
 
 
 def _by_head(node: Node, rows: Halves, size: int) -> Halves:
@@ -116,14 +122,32 @@ def _products(a: StreamedArithmetic, keys: Halves, queries: Halves, parts: Seque
     return whole
 
 
-def _fallen(a: StreamedArithmetic, node: Node, scores: Bits) -> Bits:
-    """Return scores, (heads, sequences, keys, queries), that fall by the slopes of the heads."""
-    slopes = slopes_of(node)
+def _moved(a: StreamedArithmetic, node: Node, scores: Bits, weights: StreamedParameter | None) -> Bits:
+    """Return scores, (heads, sequences, keys, queries), that fall by slopes of heads, or have learned biases."""
+    slopes, biases = slopes_of(node), biases_of(node)
+    if biases is not None and weights is not None:
+        table = np.zeros((len(scores), biases.size), np.uint16)
+        table[:, biases.first : biases.first + biases.numbers] = np.asarray(weights.values).reshape(len(table), -1)
+        return a.fma(table[:, biases.places.T][:, None], np.full((1,) * 4, a.one, np.uint16), scores)
     if slopes is None:
         return scores
     tokens = np.arange(scores.shape[-1])
     far = a.half.encode(distances(1 - len(tokens), len(tokens) - 1))[tokens - tokens[:, None] + len(tokens) - 1]
     return a.fma(far, a.half.encode(slopes)[:, None, None, None], scores)
+
+
+def _of_biases(a: StreamedArithmetic, node: Node, slopes: Bits) -> Bits | None:
+    """Return the sums of gradients of scores that have one learned number: sequences and keys of a PE, then south."""
+    biases, (heads, sequences, tokens, _) = biases_of(node), slopes.shape
+    if biases is None:
+        return None
+    by_pe = np.zeros((heads, a.groups, biases.size), np.uint32)
+    by_sequence = slopes.reshape(heads, a.groups, sequences // a.groups, tokens, tokens)
+    for sequence in range(by_sequence.shape[2]):
+        for key in range(tokens):
+            places = biases.places[:, key]
+            by_pe[:, :, places] = a.add(by_pe[:, :, places], by_sequence[:, :, sequence, key])
+    return a.south_of(by_pe[:, :, biases.first : biases.first + biases.numbers].swapaxes(1, 2)[..., None, None]).ravel()
 
 
 def _mixed(a: MeshArithmetic, rows: Halves, shares: Halves, sums: Bits | None = None) -> Bits:

@@ -143,7 +143,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "upsample": lambda a, node, delta, kept, weights: (images.repeated_back(a, node, delta), None),
     "resample": lambda a, node, delta, kept, weights: (images.resampled_back(a, node, delta), None),
-    "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
+    "attention": attention.back,
     "tokenmean": lambda a, node, delta, kept, weights: (token_mean.averaged(a, node, delta), None),
     "cross_entropy": loss.forward,  # losses give the gradients too
     "mse": loss.squares,
