@@ -65,6 +65,10 @@ class AttentionReader(ToldReader):
         letters = str(self._of(node, "equation", b"").decode()).replace(" ", "")
         given, arrow, result = letters.partition("->")
         one, _, other = given.partition(",")
+        held = [name not in self.shown for name in node.input]
+        if arrow and held in ([False, True], [True, False]) and node.input[held.index(True)] in self.known:
+            features, weights = (one, other) if held[1] else (other, one)
+            return self._einsum_of_parameter(node, held.index(True), features, weights, result)
         sums, alike = sorted(set(one) & set(other) - set(result)), [k for k in one if k in other and k in result]
         mine, others = ([k for k in part if k not in (*sums, *alike)] for part in (one, other))
         more, mine = mine[:-1], mine[-1:]  # heads of queries that share keys
@@ -92,6 +96,50 @@ class AttentionReader(ToldReader):
         if product in self.shown:
             self._read(helper.make_node("Transpose", [product], list(node.output), self._name(node), perm=order))
         return True
+
+    def _einsum_of_parameter(self, node: Any, place: int, given: str, weights: str, result: str) -> bool:
+        """Take a product with a parameter that is written with letters for that of features with a matrix."""
+        name, (helper, out) = node.input[place], (need("onnx.helper", "a network from an .onnx file"), node.output[0])
+        rest, sums = [k for k in given if k in result], [k for k in given if k in weights and k not in result]
+        others, found = [k for k in weights if k not in given], self._numbers_of(name)
+        if set(given) != {*rest, *sums} or set(rest) & set(weights) or {*rest, *others} != set(result) or found is None:
+            self._refuse(node, f"{given},{weights}->{result}: a product with a parameter is that of features here")
+            return True
+        order = [weights.index(k) for k in (*others, *sums)]
+        sizes = dict(zip(given, self.shown[node.input[1 - place]].shape, strict=True))
+        sizes |= dict(zip(weights, self.known[name].shape, strict=True))
+        inputs = int(np.prod([sizes[k] for k in sums]))
+        matrix = self.known[name].transpose(order).reshape(-1, inputs)
+        origin = self.origin[found[0]]
+        self.known[f"{out}#w"] = matrix.T
+        places = tuple(map(int, found[1].transpose(order).ravel()))
+        self.origin[f"{out}#w"] = Origin(origin.name, self.known[found[0]].shape, places=places)
+        steps = [
+            ("Transpose", node.input[1 - place], {"perm": [given.index(k) for k in (*rest, *sums)]}),
+            ("Reshape", [*(sizes[k] for k in rest), inputs], {}),
+            ("MatMul", f"{out}#w", {}),
+            ("Reshape", [sizes[k] for k in (*rest, *others)], {}),
+            ("Transpose", "", {"perm": [[*rest, *others].index(k) for k in result]}),
+        ]
+        last = ""
+        for number, (op, other, how) in enumerate(steps):
+            made = out if number == len(steps) - 1 else f"{out}#{number}"
+            if isinstance(other, list):
+                self.known[f"{made}.shape"], other = np.array(other, np.int64), f"{made}.shape"
+            names = [one for one in (last, other) if one]
+            self._read(helper.make_node(op, names, [made], self._name(node), **how))
+            if made not in self.shown:
+                break
+            last = made
+        return True
+
+    def _numbers_of(self, name: str) -> tuple[str, np.ndarray] | None:
+        """Return a parameter of the file, and the place in it of each number of a constant, if those are its own."""
+        values = self.known[name]
+        own = Shown(name, np.arange(values.size).reshape(1, *values.shape))
+        rows = self.rows.get(name, own if name in self.origin else None)
+        plain = rows is not None and self.row_factors.get(name, 1.0) == 1 and self.origin.get(rows.node) is not None
+        return (rows.node, rows.places[0]) if rows is not None and plain else None
 
     def _read(self, node: Any) -> None:
         """Read a node that depends on the samples; readers of those have this."""
@@ -147,21 +195,12 @@ class AttentionReader(ToldReader):
             learned = other in self.derived if origin is None else origin.name not in self.fixed
             more = np.where(mask > LOWEST, mask, 0)
             learned = bool(learned) and bool(np.all(mask > LOWEST) or np.any(more != 0))
-            table = (
-                self._table_of_scores(other, found.shape) if learned and op == "Add" and found.more is None else None
-            )
+            table = self._numbers_of(other) if learned and op == "Add" and found.more is None else None
+            table = None if table is None else (table[0], np.broadcast_to(table[1], found.shape))
             found = found._replace(table=table if learned else found.table, learned=found.learned or learned)
             self._mask(node, found, mask > LOWEST, more)
         else:
             self._refuse(node, "changes scores in another way than scale and mask")
-
-    def _table_of_scores(self, name: str, shape: tuple[int, ...]) -> tuple[str, np.ndarray] | None:
-        """Return a parameter, and the place in it of what each score gets, if that is numbers of it as they are."""
-        values = self.known[name]
-        own = Shown(name, np.arange(values.size).reshape(1, *values.shape))
-        rows = self.rows.get(name, own if name in self.origin else None)
-        plain = rows is not None and self.row_factors.get(name, 1.0) == 1 and self.origin.get(rows.node) is not None
-        return (rows.node, np.broadcast_to(rows.places[0], shape)) if rows is not None and plain else None
 
     def _mask(self, node: Any, found: Scores, seen: np.ndarray, rest: Any = 0) -> None:
         """Let scores not be seen."""

@@ -1833,8 +1833,12 @@ class OnnxReader:
         for key, origins in self.origins.items():
             if any(origin.name == name for origin in origins):
                 parts[origins].append(key)
-        rows = [row for (origin, *_) in parts for row in origin.rows or range(len(self.known[name].T))]
-        whole = len(parts) > 1 and any(origin.rows is None for (origin, *_) in parts)
+        rows = [
+            row
+            for (origin, *_) in parts
+            for row in {*(origin.places or ())} or origin.rows or range(len(self.known[name].T))
+        ]
+        whole = len(parts) > 1 and any(origin.rows is None is origin.places for (origin, *_) in parts)
         if whole or len(set(rows)) < len(rows) or any(len(origins) > 1 for origins in parts):
             return False
         order = [str(one["name"]) for one in self.nodes]

@@ -465,6 +465,10 @@ class ShownReader(OnnxReader):
             if f"{node}.{what}" in self.tensors:
                 self.tensors[f"{name}.{what}"] = self.tensors[f"{node}.{what}"][features]
                 (origin,) = self.origins[f"{node}.{what}"]
+                if origin.places is not None:
+                    places = np.array(origin.places).reshape(self.shapes[node][0], -1)[features].ravel()
+                    self.origins[f"{name}.{what}"] = (origin._replace(places=tuple(map(int, places))),)
+                    continue
                 rows = features if origin.rows is None else np.array(origin.rows)[features]
                 self.origins[f"{name}.{what}"] = (origin._replace(rows=tuple(map(int, rows))),)
         return name

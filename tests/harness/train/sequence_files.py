@@ -142,6 +142,16 @@ def _by_head(f, x, name, form):
     if form["joined"] == "no":
         found = [f.shape(f.linear(x, f"{name}.{one}", D, D), *heads) for one in "qkv"]
         return [f.op("Transpose", one, perm=[0, 2, 1, 3]) for one in found]
+    if form["joined"] == "letters":
+        own = [f.parameter(f"{name}.{one}", HEADS, D, e) for one in "qk"]
+        return [
+            *(f.op("Einsum", x, one, equation="btm,hmd->bhtd") for one in own),
+            f.op("Einsum", f.parameter(f"{name}.v", D, HEADS, e), x, equation="mhd,btm->bhtd"),
+        ]
+    if form["joined"] == "letters of one":  # parts of one parameter
+        whole = f.parameter(f"{name}.qkv", 3, D, HEADS, e)
+        parts = [f.op("Gather", whole, f.constant(k, np.int64), axis=0) for k in range(3)]
+        return [f.op("Einsum", x, one, equation="btm,mhd->bhtd") for one in parts]
     whole = f.linear(x, f"{name}.qkv", 3 * D, D, "conv1d" if form["joined"] == "conv1d" else "matmul")
     if form["joined"] == "by head":  # queries, keys and values of a head side by side
         view = f.op("Transpose", f.shape(whole, -1, S, HEADS, 3 * e), perm=[0, 2, 1, 3])

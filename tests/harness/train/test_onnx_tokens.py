@@ -54,7 +54,7 @@ PLAIN = {
 FORMS = {
     "places": ("none", "learned", "rotary", "rotary halves", "rotary pairs"),
     "norm": ("layer", "rms pow", "rms div"),
-    "joined": ("no", "yes", "conv1d", "by head", "axis"),
+    "joined": ("no", "yes", "conv1d", "by head", "axis", "letters", "letters of one"),
     "scaled": ("both", "queries", "scores"),
     "mask": ("none", "add", "where", "filled", "window", "near", "alibi", "far", "keys"),
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
@@ -433,11 +433,18 @@ def neutral(f, x):
     return f.op("Mul", x, "gain")
 
 
+def letters_of_heads(f, x):
+    """Each head has a matrix of its own."""
+    heads = f.shape(x, -1, S, HEADS, D // HEADS)
+    return f.op("Einsum", heads, f.parameter("own", HEADS, D // HEADS, D), equation="bthm,hmd->bthd")
+
+
 def half(f, x):
     return f.op("Split", x, outputs=2, axis=2, num_outputs=2)[0]
 
 
 ENDS = {
+    letters_of_heads: "bthm,hmd->bthd: a product with a parameter is that of features here",
     mean: "only means over all tokens of a sequence are taken here",
     mean_of_features: "only the mean of squares of all features is taken here",
     third: "results of all tokens, or of the first or last of a sequence, are trained here",

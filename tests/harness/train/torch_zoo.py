@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tests.harness.train.torch_scores import SCORES
 from tests.harness.train.torch_sequences import FEATURES, IMAGE, MASKED, ROWS, SEQUENCES, SOUND, TOKENS
 from tests.harness.train.torch_turned import TURNED
 
@@ -356,6 +357,7 @@ TRAINED = {
         for how in ("bits", "numbers")
     },
     **SEQUENCES,
+    **SCORES,
     **TURNED,
     "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
     "pooled last": (IMAGE, "", lambda torch: _pooled_last(torch.nn)),
