@@ -102,7 +102,8 @@ def test_letters_may_say_a_product(folder, equation):
 
 
 def test_letters_that_turn_the_result_are_refused(folder):
-    with pytest.raises(UnsupportedError, match="Einsum"):
+    """It is the product, turned, and nothing takes tokens as features."""
+    with pytest.raises(UnsupportedError, match=r"y \(the result\): takes the tokens of a sequence as features"):
         read(PLAIN[0], [node("Einsum", ["e", "w"], "y", equation="bsd,cd->bcs")])
 
 
