@@ -3,8 +3,8 @@
 It is a skeleton for timing, and is composed as one.  All sizes are cut into equal tiles of a square of P x P PEs; keys
 and values are as wide as the hidden state, in a single head; sums are f16; the cache has a fixed length; there is no
 embedding, no output matrix, no bias and no norm of heads.  What a PE computes is compiled and run
-(`harness.inference.compiled`), transfers are closed forms of kernels.  Their own programs, run on 8 x 8 to 80 x 80 PEs,
-take as long within 5 % (docs/inference.md).
+(`harness.inference.compiled`), transfers are closed forms of kernels.  Their own programs run beside it in
+docs/inference.md.
 
 Decode, ten all-reduces by K-trees of two levels, d' = d / P, f' = f / P, t = cached tokens / P, rounded up::
 

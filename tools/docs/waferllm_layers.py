@@ -31,7 +31,7 @@ __all__ = ["RUNS", "cycles", "main", "table"]
 
 RUNS = {
     "decode": ((12, 12, 40), ((8, 2), (16, 4), (24, 4), (40, 8), (80, 8))),
-    "prefill": ((7, 7, 22), ((8, 1), (16, 1), (24, 1))),
+    "prefill": ((7, 7, 22), ((8, 1), (16, 1), (24, 1), (40, 1))),
 }
 """Of each phase these are run: features, tokens and features of the feed-forward of a PE; PEs of a side, and groups."""
 
