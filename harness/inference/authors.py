@@ -69,7 +69,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     }
 
     def product(name: str, depth: int, columns: int) -> PartCost:
-        return _product(part[name], depth, columns)
+        return _product(m, part[name], depth, columns)
 
     def summed(n: int) -> PartCost:
         if p == 1:
@@ -99,9 +99,10 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     )
 
 
-def _product(cycles: float, turns: int, n: int) -> PartCost:
-    """Return the cost of a product in so many turns, each a multiply-add of n elements."""
-    return PartCost(float(cycles), {(multiplied, n): float(turns)}) + PartCost(0.0, PartCost.code(cycles).terms)
+def _product(machine: Machine, cycles: float, turns: int, n: int) -> PartCost:
+    """Return the cost of a product in so many turns, each a multiply-add of n elements, and of what is around them."""
+    added = turns * PartCost.of(timing.steps(machine, "fmach", n), multiplied, n)
+    return added + PartCost.code(cycles - added)
 
 
 def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> LayerCycles:
@@ -109,15 +110,14 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
     m, p = machine, _side(decoder, width, height)
     s, d, f = cdiv(tokens, p), cdiv(decoder.hidden, p), cdiv(decoder.ffn, p)
     part = part_cycles(m, "prefill", d, s, f)
+    around = PartCost.code(part["start"] + part["finish"])
 
     def words(count: int) -> int:
         return wavelets_of(count + count % 2, "f16")
 
     def product(name: str, depth: int, columns: int, left: bool = True) -> PartCost:
         """Return the cycles of all steps of a product."""
-        begun = 0 if name == "square" else part["prepare"]  # what is read once for all steps
-        around = PartCost.code(part["start"] + part["finish"])
-        work = _product(part[name] - begun, depth * columns, s)
+        work = _product(m, part[name] - part["prepare"], depth * columns, s)  # prepared once for all steps
         tiles = moved(p, words(s * depth) * left + words(depth * columns))
         return PartCost.code(part["prepare"]) + p * (around + max(work, tiles))
 
@@ -129,7 +129,6 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
 
     summed = PartCost.of(2 * words(s * s), partial_work, p, s * s, "same")
     turns = {"X": s * d, "P": s * s, "attention": s * d, "second X": s * d, "inner": s * f}
-    around = PartCost.code(part["start"] + part["finish"])
     return LayerCycles(
         "A",
         "prefill",

@@ -13,18 +13,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.csl.artefact import bundle_of, write_bundle
-from fabric.csl.compile import compile_file
-from fabric.csl.comptime.session import Options
-from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
 from tools.docs.waferllm_order import product, summed
+from tools.docs.waferllm_runs import running
 from wse_core.errors import ConfigError, WseError
 
 __all__ = ["decode", "main", "of_wafer"]
@@ -64,28 +60,7 @@ def numbers(mesh: int, tile: int, seed: int) -> dict[str, Half]:
 def of_wafer(tree: Path, given: dict[str, Half], groups: int) -> Half:
     """Return what the program of the tree leaves as the result of each PE."""
     mesh, tile = given["X"].shape[1:]
-    size = mesh // groups
-    params = {"P": mesh, "bsz": 1, "dim_p_pe": tile, "head_dim_p_pe": tile, "seq_len_p_pe": tile, "ffn_dim_p_pe": tile}
-    params |= {"pes_p_head": mesh, "pes_p_kv_head": mesh, "pe_num_p_group": size}
-    params |= {"root_1st_phase": size // 2, "root_2nd_phase": groups // 2 * size + size // 2}
-    source = tree / "Decode" / "WSE-2" / "src" / "layout.csl"
-    if not source.is_file():
-        raise ConfigError("there is no such file", where=str(source), hint="the root of the tree of WaferLLM")
-    with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory) / "out"
-        write_bundle(bundle_of(compile_file(source, Options(params=params))), out)
-        runner = SdkRuntime(out)
-        runner.load()
-        runner.run()
-        for name, values in given.items():
-            ident = runner.get_id(name)
-            if ident is None:
-                raise ConfigError(f"the program has no '{name}'", where=str(source))
-            runner.memcpy_h2d(
-                ident, values, 0, 0, mesh, mesh, values.shape[2], streaming=False,
-                data_type=MemcpyDataType.MEMCPY_16BIT, order=MemcpyOrder.ROW_MAJOR, nonblock=False,
-            )  # fmt: skip
-        runner.launch("init_task")
+    with running(tree, "decode", (tile, tile, tile), mesh, groups, given) as runner:
         runner.launch("decode_host", np.int16(0), np.int16(1))
         rows = [[runner.read_symbol(x, y, "Z_tile", np.float16) for x in range(mesh)] for y in range(mesh)]
     return np.array(rows)

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from fabric.csl.artefact import bundle_of, write_bundle
-from fabric.csl.compile import compile_file
-from fabric.csl.comptime.session import Options
 from harness.inference import authors
 from harness.models.presets import PRESETS
-from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
-from wse_core.errors import ConfigError, WseError
+from harness.sdk.runtime import SdkRuntime
+from tools.docs.waferllm_runs import running
+from wse_core.errors import WseError
 from wse_core.params import machine
 
 __all__ = ["RUNS", "cycles", "main", "table"]
@@ -50,37 +47,13 @@ def _sizes(phase: str, d: int, t: int, f: int) -> dict[str, int]:
 
 
 def cycles(tree: Path, phase: str, tiles: tuple[int, int, int], mesh: int, groups: int) -> float:
-    """Return the cycles of a layer on the PEs of a mesh, on average, by the program's own stamps.
-
-    Raises
-    ------
-    ConfigError
-        The tree has no such program, or that lacks an array.
-    """
-    d, t, f = tiles
-    size = mesh // groups
-    params = {"P": mesh, "dim_p_pe": d, "head_dim_p_pe": d, "seq_len_p_pe": t, "ffn_dim_p_pe": f}
-    params |= {"pes_p_head": mesh, "pes_p_kv_head": mesh}
-    if phase == "decode":
-        params |= {"bsz": 1, "pe_num_p_group": size, "root_1st_phase": size // 2}
-        params["root_2nd_phase"] = groups // 2 * size + size // 2
-    source = tree / phase.capitalize() / "WSE-2" / "src" / "layout.csl"
-    if not source.is_file():
-        raise ConfigError("there is no such file", where=str(source), hint="the root of the tree of WaferLLM")
+    """Return the cycles of a layer on the PEs of a mesh, on average, by the program's own stamps."""
     rng = np.random.default_rng(mesh)
-    with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory) / "out"
-        write_bundle(bundle_of(compile_file(source, Options(params=params))), out)
-        runner = SdkRuntime(out)
-        runner.load()
-        runner.run()
-        for name, count in _sizes(phase, d, t, f).items():
-            runner.memcpy_h2d(
-                runner.get_id(name), rng.uniform(-0.1, 0.1, (mesh, mesh, count)).astype(np.float16),
-                0, 0, mesh, mesh, count, streaming=False,
-                data_type=MemcpyDataType.MEMCPY_16BIT, order=MemcpyOrder.ROW_MAJOR, nonblock=False,
-            )  # fmt: skip
-        runner.launch("init_task")
+    given = {
+        name: rng.uniform(-0.1, 0.1, (mesh, mesh, count)).astype(np.float16)
+        for name, count in _sizes(phase, *tiles).items()
+    }
+    with running(tree, phase, tiles, mesh, groups, given) as runner:
         runner.launch(CALLS[phase], np.int16(1), np.int16(REPEATS))
         took = [_stamp(runner, x, y, "tscEndBuffer") - _stamp(runner, x, y, "tscStartBuffer")
                 for y in range(mesh) for x in range(mesh)]  # fmt: skip

@@ -116,7 +116,7 @@ def test_trends(tables):
         assert row == sorted(row, reverse=True)
 
 
-def test_ratios_at_420(tables):
+def test_timesat_420(tables):
     for model, t10, ladder in zip(published.MODELS, (6.46, 5.97, 5.21, 4.98), (185, 185, 239, 260), strict=True):
         mine = {
             cell.program: cell.modelled
@@ -240,6 +240,15 @@ def test_the_page_counts_what_the_tables_give(tables):
         ):
             found, of = near(tables[number], program, clock)
             assert cell.rstrip(" |") == f"{found} of {of}"
+
+
+def test_the_pages_say_the_energies_that_the_tables_give(tables):
+    times = [cell.modelled / cell.published for cell in tables["8"] if cell.unit == "ratio"]
+    page = " ".join((ROOT / "docs" / "inference.md").read_text(encoding="utf-8").split())
+    assert f"of inference {min(times):.1f} to {max(times):.1f} times" in page
+    watts = [c.modelled for c in tables["8"] if (c.unit, c.model, c.program) == ("W", "LLaMA3-8B", "A")]
+    row = f"program A | 9.0 kW (22.5 A100s, from table 8) | {watts[0] / 1000:.1f} and {watts[1] / 1000:.1f} kW |"
+    assert row in (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("number", ["2", "6", "7", "8"])

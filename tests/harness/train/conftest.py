@@ -27,6 +27,16 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def ids(tmp_path, monkeypatch):
+    """A directory to work in, with sequences of four of five tokens, one of three labels each."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = {f"x_{name}": rng.integers(0, 5, (8, 4)) for name in ("train", "test")}
+    np.savez("ids.npz", **x, **{f"y_{name}": rng.integers(0, 3, (8, 4)) for name in ("train", "test")})
+    return tmp_path
+
+
+@pytest.fixture
 def short_search(monkeypatch):
     """A placement that is found soon, for tests that ask for no good one; `test_placement.py` does."""
     monkeypatch.setattr("harness.place.network.ROUNDS", 1)

@@ -38,20 +38,11 @@ def config(biases="[0, 1, 1, 2]", causal="true", more=""):
     return parse_train(TEXT.format(biases=biases, causal=causal, more=more), "a.toml")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    x = {f"x_{name}": rng.integers(0, 5, (8, 4)) for name in ("train", "test")}
-    np.savez("ids.npz", **x, **{f"y_{name}": rng.integers(0, 3, (8, 4)) for name in ("train", "test")})
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("biases", "causal"),
     [("[0, 1, 1, 2]", "true"), ("[3, 3, 2, 0, 2, 1, 1]", "false"), (str([0, 1, 2, 1] * 4), "false")],
 )
-def test_biases_of_one_number_stay_one_bit_by_bit(folder, biases, causal):
+def test_biases_of_one_number_stay_one_bit_by_bit(ids, biases, causal):
     """Losses and weights of wafers are those of the oracle; nodes may share a table."""
     given = config(biases, causal, ', shares = "m"')
     one, other = Trainer(given), Trainer(given, backend="numpy")
@@ -65,7 +56,7 @@ def test_biases_of_one_number_stay_one_bit_by_bit(folder, biases, causal):
     assert len(np.unique(numbers)) == 6
 
 
-def test_biases_may_stay_as_they_are(folder):
+def test_biases_may_stay_as_they_are(ids):
     run = Trainer(config(more=", fixed = true"))
     run.step()
     assert run.tensors()["m.bias"].any()
@@ -82,6 +73,6 @@ def test_biases_may_stay_as_they_are(folder):
         (str([0] * 16), "", "biases 2 of scores, 0 slopes, masked"),
     ],
 )
-def test_biases_of_another_number_are_refused(folder, biases, more, what):
+def test_biases_of_another_number_are_refused(ids, biases, more, what):
     with pytest.raises(ConfigError, match=what):
         config(biases, more=more)

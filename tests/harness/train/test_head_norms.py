@@ -56,18 +56,9 @@ def text(dtype="f16", wafers=1, width=2, columns=1, op="headrms"):
     return TEXT.format(dtype=dtype, cb16=cb16, wafers=wafers, width=width, batch=16, columns=columns, op=op)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    x = {f"x_{name}": rng.integers(0, 5, (8, 4)) for name in ("train", "test")}
-    np.savez("ids.npz", **x, **{f"y_{name}": rng.integers(0, 3, (8, 4)) for name in ("train", "test")})
-    return tmp_path
-
-
 @pytest.mark.parametrize("op", ["headrms", "groupnorm"])
 @pytest.mark.parametrize(("dtype", "wafers", "width"), [("f16", 1, 2), ("cb16", 1, 1), ("f16", 2, 3)])
-def test_heads_are_normalised_bit_by_bit(folder, dtype, wafers, width, op):
+def test_heads_are_normalised_bit_by_bit(ids, dtype, wafers, width, op):
     """Losses and weights of wafers are those of the oracle; factors that heads share stay alike."""
     config = parse_train(text(dtype, wafers, width, op=op), "a.toml")
     assert config.build_network().dtype == dtype
@@ -116,7 +107,7 @@ def test_a_head_is_divided_by_the_root_of_its_mean_square():
             assert slopes[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7)
 
 
-def test_what_is_not_normalised_by_heads_is_refused(folder):
+def test_what_is_not_normalised_by_heads_is_refused(ids):
     sizes = {"channels": 8, "height": 1, "width": 1, "groups": 4}
     network = heads(more=(Node("m.headrms", "headrms", ("n.headrms",), sizes),))
     with pytest.raises(UnsupportedError, match="heads of 2 and of 4 features are normalised"):
