@@ -116,7 +116,7 @@ def test_trends(tables):
         assert row == sorted(row, reverse=True)
 
 
-def test_timesat_420(tables):
+def test_ratios_at_420(tables):
     for model, t10, ladder in zip(published.MODELS, (6.46, 5.97, 5.21, 4.98), (185, 185, 239, 260), strict=True):
         mine = {
             cell.program: cell.modelled
