@@ -16,6 +16,8 @@ from fabric.networks.streamed.commands import MOST
 from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
 from harness.figures.graph_model import TransformerBlocks
+from harness.train.nodes import graph_of
+from harness.train.tables import NodeConfig
 from swarm.cluster.graph_costs import GraphShape, phases
 from swarm.cluster.shapes import Mesh
 from tests.conftest import ROOT
@@ -117,6 +119,29 @@ def test_memory_of_a_transformer_hardly_grows_with_its_blocks(blocks):
     assert products.count("q") == blocks
     assert products.count("up") == blocks - 1  # the last half begins the way back
     assert {"out", "down"}.isdisjoint(products)  # nothing needs what they give
+
+
+def gates(blocks):
+    """Return a network of gates, x + (V x) (W x), whose results no product takes."""
+    nodes, x = [{"name": "x0", "op": "linear", "outputs": 6}], "x0"
+    for k in range(blocks):
+        nodes += [{"name": f"{side}{k}", "op": "linear", "inputs": (x,), "outputs": 6} for side in "vw"]
+        nodes.append({"name": f"gate{k}", "op": "mul", "inputs": (f"v{k}", f"w{k}")})
+        nodes.append({"name": f"x{k + 1}", "op": "add", "inputs": (f"gate{k}", x)})
+        x = f"x{k + 1}"
+    nodes.append({"name": "out", "op": "linear", "outputs": 4})
+    return graph_of(6, [NodeConfig(**keys) for keys in nodes], 0)
+
+
+@pytest.mark.parametrize("blocks", [2, 5])
+def test_what_a_gate_reads_again_is_made_again(blocks):
+    """Both factors, though nothing else needs them on the way back: they are not kept until then."""
+    kept, fresh = gates(blocks), again(gates(blocks))
+    made = [step.node.name.partition(".")[0] for step in MemoryPlan(fresh, 2).steps if step.again]
+    assert {name for name in made if name[0] in "vw"} == {f"{side}{k}" for k in range(blocks - 1) for side in "vw"}
+    assert words(MemoryPlan(fresh, 2), 8) < words(MemoryPlan(kept, 2), 8)
+    ran = Ran(fresh, 2, 1, 4, 1, "steps")
+    assert np.array_equal(ran.found(), ran.expected())
 
 
 @pytest.mark.parametrize("blocks", [2, 6])
