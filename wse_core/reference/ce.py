@@ -28,7 +28,7 @@ from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 from wse_core.reference.operand import LOW16, DsrState, FifoState, ReferenceFault, queue_of
 from wse_core.reference.queue import Emit, Wavelet, WaveletQueue, no_trace
 from wse_core.reference.router import Router
-from wse_core.reference.scalar import DecodedInstruction, exec_main, main_waits_for
+from wse_core.reference.scalar import decoded, exec_main, main_waits_for
 from wse_core.reference.vecop import VectorOperation, vec_step, vec_waits_for
 
 __all__ = ["CE"]
@@ -57,14 +57,13 @@ class CE:
             machine["num.ftz"],
             machine["num.fmac"] == "separate",
         )
-        self.code: dict[int, DecodedInstruction] = {}
-        for at, op, a, b, c, d, imm in isa.decode(image.code):
-            self.code[at] = DecodedInstruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))
+        words = image.code.tolist()
+        self.code = decoded(tuple(words))
 
         self.memory = [0] * image.footprint
-        for word_index, word in enumerate(image.code):
-            self.memory[2 * word_index] = int(word) & LOW16
-            self.memory[2 * word_index + 1] = int(word) >> 16
+        for word_index, word in enumerate(words):
+            self.memory[2 * word_index] = word & LOW16
+            self.memory[2 * word_index + 1] = word >> 16
         for address, words in image.data:
             for offset, word in enumerate(words):
                 self.memory[address + offset] = int(word)
@@ -234,14 +233,17 @@ class CE:
         """Let one able thread issue; return whether one did."""
         if t < self.pipe_free:
             return False
-        busy = [thread for thread, operation in self.operations.items() if operation is not None]
-        if self.main != "idle" and MAIN not in busy:
-            busy.append(MAIN)
-        able = [thread for thread in busy if self.waits_for(thread, t) is None]
+        able = []
+        for thread, operation in self.operations.items():
+            if operation is None and (thread != MAIN or self.main == "idle"):
+                continue
+            if self.waits_for(thread, t) is None:
+                able.append(thread)
         if not able:
             return False
-        highest = max(self.level_of(thread) for thread in able)
-        able = [thread for thread in able if self.level_of(thread) == highest]
+        if len(able) > 1:
+            highest = max(self.level_of(thread) for thread in able)
+            able = [thread for thread in able if self.level_of(thread) == highest]
         thread = min(able, key=lambda thread: (thread - self.last_issued - 1) % len(THREADS))
         self.last_issued = thread
         try:
@@ -254,10 +256,6 @@ class CE:
             self.main = "fault"
             self.book(t, 0)
         return True
-
-    def is_used(self, thread: int) -> bool:
-        """Whether a thread has anything to do; `waits_for` calls the others free."""
-        return self.operations[thread] is not None or (thread == MAIN and self.main != "idle")
 
     def waits_for(self, thread: int, t: int) -> str | None:
         """Return why a thread cannot issue in cycle t: free, pipe, resource, input, fifo, output; None if it can."""
@@ -332,7 +330,9 @@ class CE:
         if self.fault is not None:
             return "idle", None
         for thread in IN_ORDER_OF_BOOKING:
-            reason = self.waits_for(thread, t) if self.is_used(thread) else "free"
+            if self.operations[thread] is None and (thread != MAIN or self.main == "idle"):
+                continue
+            reason = self.waits_for(thread, t)
             if reason != "free":
                 return f"stall_{reason}", thread
         return "idle", None

@@ -158,10 +158,12 @@ class ReferenceMachine:
             pushed = stream.phase(t) or pushed
 
         for place in self._order():
-            if place in self.ces:
-                active = self.ces[place].phase(t) or active
+            ce = self.ces.get(place)
+            if ce is not None:
+                active = ce.phase(t) or active
 
-        for x, y in self.places:  # row by row, so the first fault found is the one that counts
+        at_fault = self.places if router_faults or any(ce.fault for ce in self.ces.values()) else ()
+        for x, y in at_fault:  # row by row, so the first fault found is the one that counts
             if self.fault is None and (x, y) in router_faults:
                 color, text = router_faults[x, y]
                 self.fault = {

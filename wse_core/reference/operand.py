@@ -13,6 +13,7 @@ Sources   docs/machine.md; arch §3, §5.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from wse_core import isa
 from wse_core.encoding import N_QUEUES
 from wse_core.image import (
+    DESC_DTYPE,
     DSD_CIRCULAR,
     DSD_FABIN,
     DSD_FABOUT,
@@ -73,18 +75,26 @@ class ReferenceFault(Exception):
         self.record = {"kind": kind, "address": None, "color": None, "detail": detail, **more}
 
 
+@lru_cache(maxsize=1024)
+def _numbers(row: bytes) -> Mapping[str, Any]:
+    """Return the numbers of a record of `DESC_DTYPE` by their names: programs load the same ones again and again."""
+    record = np.frombuffer(row, DESC_DTYPE)[0]
+    return {name: record[name].tolist() for name in DESC_DTYPE.names or ()}
+
+
 class DsrState:
     """A data structure register: the descriptor that was loaded into it; `row` is a record of `DESC_DTYPE`."""
 
     def __init__(self, row: np.void | np.ndarray) -> None:
-        self.kind, self.flags = int(row["kind"]), int(row["flags"])
-        self.queue, self.fifo = int(row["queue"]), int(row["xdsr"])
-        self.on_control, self.control_task = int(row["on_control"]), int(row["control_task"])
-        self.push_task, self.pop_task = int(row["push_task"]), int(row["pop_task"])
-        self.base, self.index, self.length = int(row["base"]), int(row["index"]), int(row["length"])
-        self.ndim = int(row["ndim"])
-        self.extent = [int(v) for v in row["extent"]]
-        self.stride = [int(v) for v in row["stride"]]
+        numbers = _numbers(row.tobytes())
+        self.kind: int = numbers["kind"]
+        self.flags: int = numbers["flags"]
+        self.queue, self.fifo = numbers["queue"], numbers["xdsr"]
+        self.on_control, self.control_task = numbers["on_control"], numbers["control_task"]
+        self.push_task, self.pop_task = numbers["push_task"], numbers["pop_task"]
+        self.base, self.index, self.length = numbers["base"], numbers["index"], numbers["length"]
+        self.ndim = numbers["ndim"]
+        self.extent, self.stride = list(numbers["extent"]), list(numbers["stride"])
 
     def elements(self) -> int | None:
         """Return the number of elements, None if endless."""

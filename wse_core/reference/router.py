@@ -203,14 +203,14 @@ class Router:
         self.filters = [FilterState(row) for row in filters]
         self.targets: dict[tuple[int, int], WaveletQueue | OutputStream] = {}
         self.ce: CE | None = None
-        self.all_queues: list[WaveletQueue] | None = None  # known when the machine has wired the router
+        self.in_queues: list[list[Wavelet]] | None = None  # known when the machine has wired the router
         self.emit: Emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
     def is_empty(self) -> bool:
         """Whether no queue holds a wavelet, so that nothing can land or leave."""
-        if self.all_queues is None:
-            self.all_queues = [queue for state in self.colors.values() for queue in state.queues.values()]
-        return not any(queue.wavelets for queue in self.all_queues)
+        if self.in_queues is None:
+            self.in_queues = [queue.wavelets for state in self.colors.values() for queue in state.queues.values()]
+        return not any(self.in_queues)
 
     # --- step 1 ----------------------------------------------------------------------------------------------------
 

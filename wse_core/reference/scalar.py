@@ -11,6 +11,7 @@ Sources   docs/machine.md; arch §3, §4.
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DecodedInstruction",
+    "decoded",
     "effective_address",
     "exec_alu",
     "exec_br",
@@ -52,7 +54,6 @@ __all__ = [
     "exec_task",
     "exec_tsc",
     "main_waits_for",
-    "source_registers",
     "write_result",
 ]
 
@@ -67,9 +68,7 @@ SLOTS = {
 """Number that says how long an instruction of a cost class keeps the pipeline; others keep it a cycle."""
 
 
-class DecodedInstruction(NamedTuple):
-    """A decoded instruction comes with the code word index of the one after it."""
-
+class _Fields(NamedTuple):
     op: isa.Op
     a: int
     b: int
@@ -78,38 +77,82 @@ class DecodedInstruction(NamedTuple):
     imm: int | None
     next: int
 
+
+class DecodedInstruction(_Fields):
+    """A decoded instruction comes with the code word index of the one after it; what follows from it is found once."""
+
     @property
     def immediate(self) -> int:
         """The instruction has this immediate; only forms with one may be asked."""
         assert self.imm is not None
         return self.imm
 
+    @cached_property
     def operands(self) -> list[tuple[str, int, str]]:
-        """Return (place, field, type letter) of the operands that an ALU form has, destination first."""
+        """An ALU form has these operands, (place, field, type letter), destination first."""
         places = zip("abcd", (self.a, self.b, self.c, self.d), self.op.types, strict=True)
         return [(place, field, letter) for place, field, letter in places if letter != "-"]
 
+    @cached_property
     def dsrs(self) -> list[tuple[int, int]]:
-        """Return the DSRs that the instruction names, as (file, id)."""
+        """An instruction has these DSRs among its operands, (file, id)."""
         if self.op.form == "dsr":
             fields = [self.a]
         elif self.op.form in ("alu", "dfilt"):
-            fields = [field for _, field, _ in self.operands()] if self.is_vector() else []
+            fields = [field for _, field, _ in self.operands] if self.is_vector else []
         else:
             fields = []
         return [divmod(field, 16) for field in fields if field >> 4 != isa.FILE_REG]
 
+    @cached_property
     def is_vector(self) -> bool:
         """Whether it is a vector operation."""
         return isa.is_vector(self.op, self.a, self.b, self.c)
 
+    @cached_property
     def counter(self) -> int | None:
-        """Return the register that says how often a synchronous vector operation is done, None for once."""
-        return isa.again_register(self.imm) if self.is_vector() else None
+        """This register says how often a synchronous vector operation is done, None for once."""
+        return isa.again_register(self.imm) if self.is_vector else None
 
+    @cached_property
     def is_async(self) -> bool:
         """Whether it is an asynchronous vector operation."""
-        return self.is_vector() and self.imm is not None and bool(self.imm & 1)
+        return self.is_vector and self.imm is not None and bool(self.imm & 1)
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """An instruction that issues has read registers of these ids."""
+        form, types = self.op.form, self.op.types
+        fields = []  # (field, words)
+        if form in ("alu", "dfilt"):
+            if self.counter is not None:
+                fields.append((isa.FILE_REG << 4 | self.counter, 1))
+            for place, field, letter in self.operands:
+                replaced = place == "c" and self.imm is not None and not self.is_vector
+                if place != "a" and not replaced:
+                    fields.append((field, isa.WORDS[letter]))
+        elif form == "ld":
+            fields = [(self.b, 1)]
+        elif form == "st":
+            fields = [(self.a, isa.WORDS[types[0]]), (self.b, 1)]
+        elif form == "br":
+            fields = [(self.a, isa.WORDS[types[0]]), (self.b, isa.WORDS[types[1]])]
+        elif form == "flt" or (form == "dsr" and (self.imm is None or self.op.name == "dsr_load")):
+            fields = [(self.b, 1)]
+        found = []
+        for field, words in fields:
+            if field >> 4 == isa.FILE_REG:  # a field of 0 is an absent operand
+                found += [(field & 15) + k for k in range(words)]
+        return found
+
+
+@lru_cache(maxsize=64)
+def decoded(words: tuple[int, ...]) -> dict[int, DecodedInstruction]:
+    """Return the instructions of a program by the indices of their code words, the same ones for all of its PEs."""
+    return {
+        at: DecodedInstruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))
+        for at, op, a, b, c, d, imm in isa.decode(words)
+    }
 
 
 # --- issue ------------------------------------------------------------------------------------------------------------
@@ -122,44 +165,19 @@ def main_waits_for(ce: CE, t: int) -> str | None:
     ins = ce.code.get(ce.pc)
     if ins is None:
         return None  # it can, and faults
-    if any(t < ce.reg_ready[r] for r in source_registers(ce, ins)):
-        return "pipe"
-    for thread in range(MAIN):
-        operation = ce.operations[thread]
-        if operation is not None and operation.dsr_names & set(ins.dsrs()):
-            return "resource"
-    if ins.is_async():
+    for register in ins.sources:
+        if t < ce.reg_ready[register]:
+            return "pipe"
+    if ins.dsrs:
+        for thread in range(MAIN):
+            operation = ce.operations[thread]
+            if operation is not None and not operation.dsr_names.isdisjoint(ins.dsrs):
+                return "resource"
+    if ins.is_async:
         microthread = async_ut(ce, ins)
         if microthread is not None and ce.operations[microthread] is not None:
             return "resource"
     return None
-
-
-def source_registers(ce: CE, ins: DecodedInstruction) -> list[int]:
-    """Return the ids of the registers that an instruction reads at its issue."""
-    form, types = ins.op.form, ins.op.types
-    fields = []  # (field, words)
-    if form in ("alu", "dfilt"):
-        counter = ins.counter()
-        if counter is not None:
-            fields.append((isa.FILE_REG << 4 | counter, 1))
-        for place, field, letter in ins.operands():
-            replaced = place == "c" and ins.imm is not None and not ins.is_vector()
-            if place != "a" and not replaced:
-                fields.append((field, isa.WORDS[letter]))
-    elif form == "ld":
-        fields = [(ins.b, 1)]
-    elif form == "st":
-        fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, 1)]
-    elif form == "br":
-        fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, isa.WORDS[types[1]])]
-    elif form == "flt" or (form == "dsr" and (ins.imm is None or ins.op.name == "dsr_load")):
-        fields = [(ins.b, 1)]
-    found = []
-    for field, words in fields:
-        if field >> 4 == isa.FILE_REG:  # a field of 0 is an absent operand
-            found += [(field & 15) + k for k in range(words)]
-    return found
 
 
 def exec_main(ce: CE, t: int) -> None:
@@ -167,7 +185,7 @@ def exec_main(ce: CE, t: int) -> None:
     ins = ce.code.get(ce.pc)
     if ins is None:
         raise ReferenceFault("program", f"no instruction at code word {ce.pc}")
-    if ins.is_vector():
+    if ins.is_vector:
         issue_vector(ce, ins, t)
         ce.counters["instructions"] += 1
         return
@@ -214,7 +232,7 @@ def exec_none(ce: CE, ins: DecodedInstruction, t: int) -> None:
 def exec_alu(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute arithmetic on registers."""
     values = {"b": 0, "c": 0, "d": 0}
-    for place, field, letter in ins.operands():
+    for place, field, letter in ins.operands:
         if place == "a":
             continue
         if place == "c" and ins.imm is not None:
@@ -279,7 +297,7 @@ def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
 def _stands(ce: CE, name: str, at: int) -> bool:
     """Return whether a scalar instruction of this name stands at a code word."""
     ins = ce.code.get(at)
-    return ins is not None and not ins.is_vector() and ins.op.name == name
+    return ins is not None and not ins.is_vector and ins.op.name == name
 
 
 def exec_jmp(ce: CE, ins: DecodedInstruction, t: int) -> None:

@@ -139,11 +139,11 @@ class VectorOperation:
 
 def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Issue a vector operation in cycle t."""
-    counter = ins.counter()
+    counter = ins.counter
     if counter is not None:
         ce.regs[counter] = ce.regs[counter] - 1 & LOW16
     operation = vec_setup(ce, ins)
-    thread = async_ut(ce, ins) if ins.is_async() else MAIN
+    thread = async_ut(ce, ins) if ins.is_async else MAIN
     if thread is None:
         raise ReferenceFault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
     if thread == MAIN and operation.of_kind(DSD_FIFO):
@@ -181,7 +181,7 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
     dest: Operand | None = None
     sources: dict[str, Operand] = {}
     fetched: DsrState | None = None
-    for place, field, letter in ins.operands():
+    for place, field, letter in ins.operands:
         dsr = dsr_of(ce, op, place, field)
         if place == "d" and dsr is not None:
             fetched, dsr = dsr, None  # a number as one from a register is
@@ -196,7 +196,7 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
         is_destination = dest is not None and operand.field == dest.field
         if operand.is_register and not is_destination:
             operand.scalar = reg_read(ce, operand.field, operand.words)
-    if ins.is_async():
+    if ins.is_async:
         get = isa.async_fields(ins.immediate)
         level = UT_PRIORITY[isa.PRIORITIES.index(get["priority"])]
         if ce.registers is not None:
@@ -205,8 +205,8 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
         operation = VectorOperation(op, dest, sources, level, get["activate"], get["unblock"])
     else:
         operation = VectorOperation(op, dest, sources, ce.image.main_priority)
-    operation.dsr_names = set(ins.dsrs())
-    if op.form == "dfilt" and (sources["b"].kind != DSD_FABIN or not ins.is_async()):
+    operation.dsr_names = set(ins.dsrs)
+    if op.form == "dfilt" and (sources["b"].kind != DSD_FABIN or not ins.is_async):
         raise ReferenceFault("program", "dfilt needs a fabin and is asynchronous only")
     for operand in operation.of_kind(*FABRIC_KINDS):
         queue_of(ce, operand)
@@ -243,7 +243,7 @@ def async_ut(ce: CE, ins: DecodedInstruction) -> int | None:
     if named is not None:
         return named if named < ce.machine["ut.count"] else None
     for kind in (DSD_FABOUT, DSD_FABIN):
-        for name in ins.dsrs():  # in the order a, b, c
+        for name in ins.dsrs:  # in the order a, b, c
             dsr = ce.dsrs.get(name)
             if dsr is not None and dsr.kind == kind:
                 number = dsr.queue % N_QUEUES
