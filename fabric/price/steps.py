@@ -87,7 +87,8 @@ def _walk(one: Content, words: int, base: int) -> _Walk:
 
 def modulus_of(machine: Machine) -> int:
     """Return by how many words operands may be moved without any change of steps, or a multiple of it."""
-    return int(machine["mem.banks"]) * _modulus(machine)
+    banks = int(machine["mem.banks"])
+    return max(1, banks // 2) if machine["mem.conflict_rule"] == "mod4" else banks
 
 
 def steps_of(
@@ -170,15 +171,9 @@ def _lanes(machine: Machine, op: Op, memory: Sequence[_Walk]) -> int:
     return lanes
 
 
-def _modulus(machine: Machine) -> int:
-    """Return by how many words two addresses differ that a cycle cannot serve, or a multiple of it."""
-    banks = machine["mem.banks"]
-    return max(1, banks // 2) if machine["mem.conflict_rule"] == "mod4" else banks
-
-
 def _conflict(machine: Machine, n: int, dest: _Walk | None, sources: Sequence[_Walk], k: int, group: int) -> int:
     """Return the cycles that a step loses in memory, which begins with element k."""
-    banks, rule, modulus = machine["mem.banks"], machine["mem.conflict_rule"], _modulus(machine)
+    banks, rule, modulus = machine["mem.banks"], machine["mem.conflict_rule"], modulus_of(machine)
 
     def of(one: _Walk, count: int) -> set[int]:
         return {one.address(k + i) % modulus for i in range(count)}

@@ -237,11 +237,20 @@ class Pricer:
 
     def _price(self, entry: int, state: State, array: int | None, name: str) -> TaskPrice:
         """Return the price of a task that begins in a state: the mean over rows, if its operands move."""
-        ends = self._follow(self._walker(entry, state, 0, array))
+        return self._mean_of(self._follow(self._walker(entry, state, 0, array)), entry, state, array, name)
+
+    def _mean_of(self, ends: _Ends, entry: int, state: State, array: int | None, name: str) -> TaskPrice:
+        """Return the mean price over rows, of which the ways of row 0 are known, of a task whose operands move; rows
+        from the same banks on are alike.
+        """
         found = [self._of_ways(ends, name)]
         if any(walker.moved for _, walker in ends.ways):
+            alike = self.code.modulus
             for row in range(1, self.machine["mem.banks"]):
-                found.append(self._of_ways(self._follow(self._walker(entry, state, row, array)), name))
+                if row >= alike:
+                    found.append(found[row - alike])
+                else:
+                    found.append(self._of_ways(self._follow(self._walker(entry, state, row, array)), name))
         return mean_price([1.0] * len(found), found)
 
     def _of_ways(self, ends: _Ends, name: str) -> TaskPrice:
@@ -282,13 +291,11 @@ class Pricer:
         """
         entry, state = self._entry(kind, number), self._wavelet(state, data)
         ends = self._follow(self._walker(entry, state))
-        found = [self._of_ways(ends, self._named[kind, number])]
-        for row in range(1, self.machine["mem.banks"]) if any(walker.moved for _, walker in ends.ways) else ():
-            found.append(self._of_ways(self._follow(self._walker(entry, state, row)), self._named[kind, number]))
+        mean = self._mean_of(ends, entry, state, None, self._named[kind, number])
         behind = left_behind(self.code, entry, state) if ends.open else ends.ways[0][1].state
         for _, walker in () if ends.open else ends.ways[1:]:
             behind = joined_states(behind, walker.state)
-        return mean_price([1.0] * len(found), found), behind
+        return mean, behind
 
     # --- prices -------------------------------------------------------------------------------------------------------
 

@@ -391,7 +391,8 @@ class Walker:
         """
         held, modulus = self.state.held, self.code.modulus
         operands: list[Content] = []
-        key: list[int] = [self.row]
+        key: list[int] = []
+        row = 0  # which matters to operands that move
         for f, _ in ins.operands:
             content = held.get(f)
             if content is None:
@@ -399,6 +400,9 @@ class Walker:
                 raise NotKnown(f"DSR {isa.FILES[f >> 4]}[{f & 15}] {why}", self.pc)
             operands.append(content)
             key += content.number, content.base % modulus, content.moves
+            if content.moves:
+                row = self.row % modulus
+        key.append(row)
         plan = ins.plans.get(tuple(key))
         if plan is None:
             plan = ins.plans[tuple(key)] = self._plan(ins, operands)
