@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ NOT_MODELLED = {
 """This library does not have these modules of the vendor: name -> the reason."""
 LIBRARY = Path(__file__).parents[1] / "library"
 """Our own modules in angle brackets lie in this directory."""
+KEPT_TREES = 64
+"""Trees of so many files are kept for other compilations of the same text."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class CompilerSession:
             return _of_the_library(whole, name)
         source = read(path, name)
         try:
-            return source, parse(source)
+            return _tree_of(source.name, source.text, source.path)
         except CslError as error:
             for entry in error.diagnostics:
                 self.report.add(entry)
@@ -237,6 +239,13 @@ def _modules_of_the_library() -> list[str]:
     """Return the names that programs import modules of our own library by."""
     names = (path.relative_to(LIBRARY).with_suffix("").as_posix() for path in LIBRARY.rglob("*.csl"))
     return sorted(name for name in names if name != "runtime" and not name.startswith("tile_config/"))
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _tree_of(name: str, text: str, path: Path | None) -> tuple[Source, n.File]:
+    """Return a text as a source and its tree: one that is compiled again, with other parameters, is parsed once."""
+    source = Source(name, text, path)
+    return source, parse(source)
 
 
 @cache
