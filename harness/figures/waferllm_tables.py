@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures import Result, figure
+from harness.inference import recorded
 from harness.inference.tables import FAR, PublishedCell, cells, ratios
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def notes(found: Sequence[PublishedCell]) -> dict[str, Any]:
         f"{max((cell.error for cell in mine), key=abs):+.1%}"
         for name, mine in kinds.items()
     }
+    if any(cell.program == "as run" for cell in found):
+        counts["as run"] = f"recorded, not calculated: {recorded.source()}; carried on by slopes where not run in full"
     if found[0].table not in ("3", "4"):
         return counts
     clock = next(cell.gigahertz for cell in found if cell.gigahertz is not None)

@@ -6,7 +6,8 @@ embedding, no output matrix, no bias and no norm of heads.  What a PE computes i
 (`harness.inference.compiled`), transfers are closed forms of kernels.  Their own programs run beside it in
 docs/inference.md.
 
-Decode, ten all-reduces by K-trees of two levels, d' = d / P, f' = f / P, t = cached tokens / P, rounded up::
+Decode, ten all-reduces by trees of two levels (`harness.inference.line`), d' = d / P, f' = f / P, t = cached tokens
+/ P, rounded up::
 
     norm (1)   q, k, v (3 d')   scores (t)   max (1)   sum (1)
     P V (d')   O (d')           norm (1)     up, gate (2 f')   down (d')
@@ -22,10 +23,11 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
 from harness.inference.compiled import part_cycles
-from harness.inference.costs import all_reduce, cdiv, moved
+from harness.inference.costs import all_reduce, cdiv, even, moved
 from harness.inference.ledger import PartCost
+from harness.inference.line import line_cycles
 from harness.inference.phase import LayerCycles
-from harness.inference.works import multiplied, partial_work
+from harness.inference.works import line_work, multiplied, partial_work
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
@@ -33,6 +35,10 @@ __all__ = ["LEVELS", "decode", "prefill"]
 
 LEVELS = 2
 """All trees of the authors' programs have so many levels (K)."""
+SHORTEST = 3
+"""A line of so many PEs has no groups."""
+CALLED = ("norm", "sum", "O", "second norm", "down")
+"""The functions of these sums are called from several places, and are a part of none."""
 
 
 def _side(decoder: Decoder, width: int, height: int) -> int:
@@ -50,8 +56,10 @@ def _side(decoder: Decoder, width: int, height: int) -> int:
     return width
 
 
-def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> LayerCycles:
-    """Return a step of decode over a cache of so many tokens."""
+def decode(
+    machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, groups: int = 0
+) -> LayerCycles:
+    """Return a step of decode over a cache of so many tokens, by trees of so many groups (0: those of `groups_of`)."""
     m, p = machine, _side(decoder, width, height)
     d, f, t = cdiv(decoder.hidden, p), cdiv(decoder.ffn, p), cdiv(tokens, p)
     part = part_cycles(m, "decode", d, t, f)
@@ -71,30 +79,33 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     def product(name: str, depth: int, columns: int) -> PartCost:
         return _product(m, part[name], depth, columns)
 
-    def summed(n: int) -> PartCost:
-        if p == 1:
-            return PartCost(0)
-        return PartCost.code(part["meeting"]) + all_reduce(m, p, n, "f16", LEVELS if p > 3 else 0)
+    def summed(name: str, n: int) -> PartCost:
+        if p <= SHORTEST:
+            return all_reduce(m, p, n, "f16")
+        count = even(n)
+        cycles = line_cycles(m, p, wavelets_of(count, "f16"), name in CALLED, name == "max", groups)
+        return PartCost.of(cycles, line_work, m, p, count, "f16", LEVELS, ())
 
     return LayerCycles(
         "A",
         "decode",
         decoder.layers,
-        {name: summed(n) for name, n in counts.items()},
+        {name: summed(name, n) for name, n in counts.items()},
         {
-            "q, k, v": 3 * product("square", d, d),
+            "q, k, v": product("query", d, d) + product("key", d, d) + product("value", d, d),
             "scores": product("scores", d, t),
             "P V": product("values", t, d),
-            "O": product("square", d, d),
-            "up, gate": 2 * product("wide", d, f),
-            "down": product("narrow", f, d),
+            "O": product("output", d, d),
+            "up, gate": product("up", d, f) + product("gate", d, f),
+            "down": product("down", f, d),
         },
         {
             "norms": PartCost.code(2 * part["norm"]),
             "rotation": PartCost.code(2 * part["rotation"]),
             "softmax": PartCost.code(sum(part[name] for name in ("scale", "most", "exp", "normalise"))),
-            "silu": PartCost.code(part["silu"] + part["gate"]),  # over d' values, although the vector has f'
+            "silu": PartCost.code(part["silu"] + part["gated"]),  # over d' values, although the vector has f'
             "residuals": PartCost.code(2 * part["residual"]),
+            "between layers": PartCost.code(part["between"]),
         },
     )
 

@@ -15,17 +15,20 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.kit.modules import need
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
-__all__ = ["PARTS", "part_cycles"]
+__all__ = ["LINE", "PARTS", "line_parts", "part_cycles"]
 
 PARTS = {
     "decode": (
         "norm",
-        "square",
+        "query",
+        "key",
+        "value",
         "rotation",
         "scores",
         "scale",
@@ -33,12 +36,14 @@ PARTS = {
         "exp",
         "normalise",
         "values",
+        "output",
         "residual",
-        "wide",
-        "silu",
+        "up",
         "gate",
-        "narrow",
-        "meeting",
+        "silu",
+        "gated",
+        "down",
+        "between",
     ),
     "prefill": (
         "norm",
@@ -59,6 +64,27 @@ PARTS = {
     ),
 }
 """The program of a phase does these parts, in this order."""
+
+LINE = {
+    "meeting": (1, 2),
+    "leaving": (5, 6),
+    "opening": (7, 8),
+    "closing": (14, 15),
+    "meeting below": (21, 22),
+    "again": (28, 29),
+    "passing": (29, 30),
+    "relaying": (35, 36),
+    "relaying below": (41, 42),
+    "passing below": (47, 48),
+    "joining": (53, 54),
+    "spreading": (55, 56),
+    "returning": (56, 57),
+    "called": (58, 59),
+    "inlined": (59, 61),
+    "held": (61, 62),
+    "described": (62, 63),
+}
+"""The program of a line has these parts, each between two of its readings."""
 
 
 @lru_cache(256)
@@ -81,27 +107,37 @@ def part_cycles(
     UnsupportedError
         The tiles do not fit into a PE.
     """
+    sizes = {"d": features, "t": tokens, "f": ffn}
+    what = f"{features} features, {tokens} tokens and {ffn} features of the feed-forward on a PE"
+    names = PARTS[phase]
+    took = np.diff(_readings(machine, phase, sizes, what)[: len(names) + 2])
+    return MappingProxyType({name: int(cycles - took[0]) for name, cycles in zip(names, took[1:], strict=True)})
+
+
+@lru_cache(16)
+def line_parts(machine: Machine) -> Mapping[str, int]:
+    """Return the cycles of what a PE executes around the transfers of a sum over a line, by name."""
+    read = _readings(machine, "line", {}, "sums over a line")
+    reading = read[1] - read[0]
+    return MappingProxyType({name: int(read[end] - read[begin] - reading) for name, (begin, end) in LINE.items()})
+
+
+def _readings(machine: Machine, program: str, sizes: dict[str, int], what: str) -> NDArray[np.int64]:
+    """Return what a program of ``csl``, compiled for such sizes, has read from the cycle counter."""
     purpose = "program A, whose code is compiled from CSL,"
     need("lark", purpose)
     compiler = need("fabric.csl.compile", purpose)
     CslError = need("fabric.csl.diagnostics", purpose).CslError
-    options = need("fabric.csl.comptime.session", purpose).Options(params={"d": features, "t": tokens, "f": ffn})
+    options = need("fabric.csl.comptime.session", purpose).Options(params=sizes)
     bundle_of = need("fabric.csl.artefact", purpose).bundle_of
     session = need("fabric.kernels.kit.session", purpose).Session
     # The programs are written for WSE-2, whose data tasks belong to colors; other numbers are those of the machine.
     machine = need("fabric.csl.rules", purpose).compiled(machine.replace({"task.by_queue": 0}))
-    with resources.as_file(resources.files("harness.inference") / "csl" / f"{phase}.csl") as path:
+    with resources.as_file(resources.files("harness.inference") / "csl" / f"{program}.csl") as path:
         try:
             made = compiler.compile_file(Path(path), options, machine)
         except CslError as error:
-            raise UnsupportedError(
-                f"program A's {phase} with {features} features, {tokens} tokens and {ffn} features of the feed-forward "
-                "on a PE",
-                cause=error.what,
-                hint="more PEs",
-            ) from error
+            raise UnsupportedError(f"program A's {program} with {what}", cause=error.what, hint="more PEs") from error
     ran = session(bundle_of(made).spec(machine), [], task=None)
-    names = PARTS[phase]
-    words = np.ravel(ran.read("begins"))[: 3 * (len(names) + 2)].reshape(-1, 3).astype(np.int64)
-    took = np.diff(words @ (1, 1 << 16, 1 << 32))
-    return MappingProxyType({name: int(cycles - took[0]) for name, cycles in zip(names, took[1:], strict=True)})
+    words = np.ravel(ran.read("begins")).reshape(-1, 3).astype(np.int64)
+    return words @ (1, 1 << 16, 1 << 32)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference import comparators, published
+from harness.inference import comparators, published, recorded
 from harness.inference.capacity import DecoderMemory, by_arithmetic
 from harness.inference.costs import all_reduce, cdiv, matrix_vector, mesh_gemm
 from harness.inference.ledger import PartCost, wafer_energy
-from harness.inference.requests import PROGRAMS, RequestCycles, clocks, request
+from harness.inference.requests import PROGRAMS, RequestCycles, clocks, request, transition
 from harness.inference.running import running
 from harness.models.presets import PRESETS
 from wse_core.params import Machine
@@ -46,7 +46,8 @@ class PublishedCell:
     table, model, system, setting : str
         Which cell.
     program : str
-        ``A``, ``B``, or who is compared with, *fitted* if constants were taken from published cells.
+        ``A``, ``B``, ``as run`` (`harness.inference.recorded`), or who is compared with, *fitted* if constants were
+        taken from published cells.
     gigahertz : float or None
         Clock of the modelled value; None if it has no time.
     published, modelled : float
@@ -137,6 +138,13 @@ def _phases(machine: Machine, name: str) -> Iterator[PublishedCell]:
                         rate = per * clock * 1e9 / cycles
                         reason = _reason(machine, name, program, clock, rate < value)
                         yield PublishedCell(*at, program, clock, value, rate, "tokens/s", reason)
+                run = recorded.as_run(name, decoder, side, CACHED) if recorded.has_runs(machine) else None
+                if run is not None:
+                    cycles = decoder.layers * run.cycles
+                    for clock in clocks(machine):
+                        rate = per * clock * 1e9 / cycles
+                        reason = _reason(machine, name, "A", clock, rate < value)
+                        yield PublishedCell(*at, "as run", clock, value, rate, "tokens/s", reason)
                 if name == "decode":
                     cycles = running(machine, decoder, side, side, CACHED).cycles
                     for clock in clocks(machine):
@@ -168,6 +176,16 @@ def fixed_cache(machine: Machine, program: str, model: str, prompt: int, tokens:
     return request(machine, program, PRESETS[model], (big, big), (small, small), prompt, tokens, CACHED)
 
 
+def recorded_request(machine: Machine, model: str, prompt: int, tokens: int) -> float | None:
+    """Return the cycles of a request of table 2 by recorded runs of both phases; None: there are too few."""
+    decoder, (big, small) = PRESETS[model], published.REQUEST_SIDES[model]
+    first = recorded.as_run("prefill", decoder, big, prompt)
+    step = recorded.as_run("decode", decoder, small, CACHED)
+    if first is None or step is None or not recorded.has_runs(machine):
+        return None
+    return decoder.layers * (first.cycles + tokens * step.cycles) + transition(machine, decoder, big)
+
+
 def request_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 2: whole requests."""
     slow = clocks(machine)[0]
@@ -182,6 +200,12 @@ def request_cells(machine: Machine) -> Iterator[PublishedCell]:
                         rate = found.rate(clock)
                         reason = _reason(machine, "request", program, clock, rate < value)
                         yield PublishedCell(*at, program, clock, value, rate, "tokens/s", reason)
+                run = recorded_request(machine, model, each.prompt, each.tokens)
+                if run is not None:
+                    for clock in clocks(machine):
+                        rate = each.tokens * clock * 1e9 / run
+                        reason = _reason(machine, "request", "A", clock, rate < value)
+                        yield PublishedCell(*at, "as run", clock, value, rate, "tokens/s", reason)
                 grown = request(machine, "B", decoder, (big, big), (small, small), each.prompt, each.tokens)
                 yield PublishedCell(
                     *at,

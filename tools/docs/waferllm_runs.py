@@ -18,6 +18,10 @@ from wse_core.errors import ConfigError
 
 __all__ = ["running"]
 
+STEPS_OF_A_PE = 100
+"""Layouts place PE after PE, with so many steps of a compiler for each at most: at full size more than it takes for
+meant unasked."""
+
 
 @contextmanager
 def running(
@@ -59,7 +63,8 @@ def running(
         raise ConfigError("there is no such file", where=str(source), hint="the root of the tree of WaferLLM")
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "out"
-        write_bundle(bundle_of(compile_file(source, Options(params=params))), out)
+        options = Options(params=params, max_comptime_steps=STEPS_OF_A_PE * max(mesh, 100) ** 2)
+        write_bundle(bundle_of(compile_file(source, options)), out)
         runner = SdkRuntime(out)
         runner.load()
         runner.run()

@@ -7,20 +7,23 @@ import sys
 import pytest
 
 from harness.cli.main import main
-from harness.inference.compiled import PARTS, part_cycles
+from harness.inference.compiled import LINE, PARTS, line_parts, part_cycles
 from wse_core.errors import UnsupportedError
 from wse_core.params import machine
 
 WSE2 = machine("wse2")
-PRODUCTS = {"square", "scores", "values", "wide", "narrow"}
+PRODUCTS = {
+    "decode": {"query", "key", "value", "scores", "values", "output", "up", "gate", "down"},
+    "prefill": {"square", "scores", "values", "wide", "narrow"},
+}
 
 
 @pytest.mark.parametrize("phase", PARTS)
 def test_every_part_takes_time_and_grows_with_its_sizes(phase):
-    small, large = part_cycles(WSE2, phase, 4, 4, 12), part_cycles(WSE2, phase, 8, 8, 24)
+    small, large = part_cycles(WSE2, phase, 4, 4, 12), part_cycles(WSE2, phase, 16, 8, 24)
     assert tuple(small) == PARTS[phase]
     assert all(0 < small[name] <= large[name] for name in small)
-    grown = {"norm", "rotation", "exp", "normalise", "silu"} | PRODUCTS
+    grown = {"norm", "rotation", "exp", "normalise", "silu"} | PRODUCTS[phase]
     assert all(large[name] > small[name] for name in grown)
 
 
@@ -28,10 +31,21 @@ def test_a_turn_of_a_product_is_a_multiply_add_and_a_cycle():
     """The code of a turn is one instruction: two steps of four elements and a cycle, beside what banks cost."""
     for rows in (40, 60, 80):
         begins = 80
-        assert 3 * rows <= part_cycles(WSE2, "decode", 8, 8, rows)["narrow"] <= begins + 7 * rows
+        assert 3 * rows <= part_cycles(WSE2, "decode", 8, 8, rows)["down"] <= begins + 7 * rows
 
 
-@pytest.mark.parametrize(("number", "parts"), [("ce.branch_taken", PRODUCTS), ("ce.divide", {"silu"})])
+def test_the_way_of_a_sum_is_compiled_too():
+    """Who is further down in the choices of the code executes more of them; a call costs what a call costs."""
+    found = line_parts(WSE2)
+    assert found.keys() == LINE.keys()
+    assert 0 < found["opening"] < found["closing"] < found["meeting"] < found["meeting below"]
+    assert 0 < found["passing"] < found["passing below"] < found["relaying"] < found["relaying below"]
+    assert found["called"] - found["inlined"] >= WSE2["ce.call"] + WSE2["ce.ret"]
+    slower = line_parts(WSE2.replace({"ce.branch_taken": WSE2["ce.branch_taken"] + 5}))
+    assert slower["closing"] > found["closing"]
+
+
+@pytest.mark.parametrize(("number", "parts"), [("ce.branch_taken", PRODUCTS["prefill"]), ("ce.divide", {"silu"})])
 def test_parts_follow_the_numbers_of_the_machine(number, parts):
     slower = WSE2.replace({number: WSE2[number] + 5})
     before, after = part_cycles(WSE2, "prefill", 4, 4, 12), part_cycles(slower, "prefill", 4, 4, 12)

@@ -1,0 +1,121 @@
+"""Runs of the authors' own programs: what they hold program A to, and what they carry on to."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.figures import load
+from harness.inference import recorded
+from harness.inference.line import groups_of, line_cycles
+from harness.inference.tables import cells
+from harness.models.presets import PRESETS
+from tests.conftest import ROOT
+from tools.docs import waferllm_layers
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+WSE2 = machine("wse2")
+RUNS = recorded.recorded()
+
+
+@pytest.fixture(scope="module")
+def as_run():
+    return {
+        (number, cell.model, cell.setting, cell.gigahertz, cell.program): cell
+        for number in "234"
+        for cell in cells(WSE2, number)
+        if cell.program in ("A", "as run")
+    }
+
+
+def test_program_a_takes_as_long_as_what_was_run():
+    """Decode to 2 %.  Prefill of few PEs shows what silu of small numbers saves, and up and gate take more than A."""
+    assert {run.phase for run in RUNS} == {"decode", "prefill"}
+    tiles: dict[tuple[int, int, int], list[recorded.RecordedRun]] = {}
+    for run in RUNS:
+        ours = waferllm_layers.composed(run.phase, run.tile, run.side, run.groups)
+        if run.phase == "decode":
+            assert ours == pytest.approx(run.cycles, rel=0.02), run
+        else:
+            assert 0.98 * run.cycles < ours < 1.1 * run.cycles, run
+            tiles.setdefault(run.tile, []).append(run)
+    for tile, mine in tiles.items():
+        if len(mine) > 1:
+            *_, before, last = sorted(mine, key=lambda run: run.side)
+            ours = [waferllm_layers.composed("prefill", tile, run.side) for run in (before, last)]
+            assert 0.9 < (ours[1] - ours[0]) / (last.cycles - before.cycles) < 1.01, tile
+
+
+def test_what_is_held_out_is_carried_on_to():
+    found = recorded.held_out()
+    assert found
+    for run, carried in found:
+        assert carried == pytest.approx(run.cycles, rel=0.01), run
+
+
+def test_program_a_and_the_runs_agree_in_every_cell(as_run):
+    runs = {key[:-1]: cell for key, cell in as_run.items() if key[-1] == "as run"}
+    assert {key[0] for key in runs} >= {"3", "4"}
+    for key, cell in runs.items():
+        ours = as_run[*key, "A"].modelled
+        assert ours == pytest.approx(cell.modelled, rel=0.04 if key[0] == "4" else 0.09), key
+        if key[0] == "4" and key[3] == 0.85:
+            assert abs(cell.error) < 0.15, key
+
+
+def test_a_mesh_that_was_run_is_not_carried_on():
+    run = next(run for run in RUNS if run.phase == "prefill")
+    there = recorded.layer("prefill", run.tile, run.side)
+    assert (there.cycles, there.sides, there.full) == (run.cycles, (run.side,), True)
+    beyond = recorded.as_run("prefill", PRESETS["LLaMA3-8B"], 480, 4096)
+    assert beyond is not None
+    assert not beyond.full
+    assert max(beyond.sides) < 480
+
+
+def test_tiles_that_were_not_run_have_no_cells():
+    for phase in ("decode", "prefill"):
+        assert recorded.layer(phase, (99, 9, 9), 480) is None
+
+
+def test_another_machine_has_no_runs():
+    other = WSE2.replace({"router.hop": 2})
+    assert not recorded.has_runs(other)
+    assert not any(cell.program == "as run" for cell in cells(other, "3"))
+
+
+def test_a_table_says_that_its_runs_are_recorded():
+    notes = load("waferllm-table-3").function(WSE2, None, None).notes
+    assert notes["as run"].startswith("recorded, not calculated: MeshInfra/WaferLLM")
+
+
+def test_the_record_is_what_the_tool_writes():
+    runs = {(run.phase, run.tile, run.side, run.groups): run.cycles for run in RUNS}
+    assert len(runs) == len(RUNS)
+    path = ROOT / "harness" / "inference" / recorded.FILE
+    assert waferllm_layers.written(runs) == path.read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_tables_of_the_record():
+    page = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
+    assert waferllm_layers.renewed(page) == page
+    with pytest.raises(ConfigError, match="begin waferllm layers"):
+        waferllm_layers.renewed("no table")
+
+
+@pytest.mark.parametrize(
+    ("side", "groups"),
+    [(240, 15), (256, 16), (300, 15), (360, 18), (420, 20), (480, 20), (540, 20), (660, 22), (720, 24)],
+)
+def test_groups_are_those_of_the_authors_files(side, groups):
+    assert groups_of(side) == groups
+
+
+def test_a_sum_over_a_line_grows_with_all_that_it_has():
+    """A wavelet more passes six times: to each root from two sides, and from the last one to both."""
+    assert line_cycles(WSE2, 420, 20) - line_cycles(WSE2, 420, 19) == 6
+    assert line_cycles(WSE2, 420, 5, called=True) > line_cycles(WSE2, 420, 5)
+    assert line_cycles(WSE2, 420, 5, described=True) > line_cycles(WSE2, 420, 5)
+    assert line_cycles(WSE2, 420, 5, groups=2) > line_cycles(WSE2, 420, 5)
+    for side in range(4, 40):
+        assert line_cycles(WSE2, side, 3) < line_cycles(WSE2, 8 * side, 3)
