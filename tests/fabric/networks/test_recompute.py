@@ -144,6 +144,26 @@ def test_what_a_gate_reads_again_is_made_again(blocks):
     assert np.array_equal(ran.found(), ran.expected())
 
 
+def test_stretches_begin_and_end_at_tensors_that_stay():
+    """A function in place of what is given to it belongs to the stretch that gives it."""
+    nodes = [
+        {"name": "x", "op": "linear", "outputs": 6},
+        {"name": "y", "op": "gelu"},
+        {"name": "v", "op": "linear", "outputs": 6},
+        {"name": "r", "op": "gelu"},
+        {"name": "w", "op": "linear", "outputs": 6},
+        {"name": "z", "op": "add", "inputs": ("w", "y")},
+        {"name": "c", "op": "linear", "outputs": 6},
+        {"name": "d", "op": "gelu"},
+        {"name": "e", "op": "linear", "outputs": 4},
+    ]
+    network = again(graph_of(6, [NodeConfig(**keys) for keys in nodes], 0))
+    found = ["".join(node.name[0] for node in stretch) for stretch in network.segments]
+    assert found == ["xy", "vrwz"]
+    ran = Ran(network, 2, 1, 4, 1, "steps")
+    assert np.array_equal(ran.found(), ran.expected())
+
+
 @pytest.mark.parametrize("blocks", [2, 6])
 def test_the_page_has_what_it_costs(blocks):
     network, cells = TransformerBlocks(12, 16, 4, 4, 64, 8, blocks).network, []
