@@ -4,10 +4,10 @@
 as they are, from a tree of their sources that the reader brings: ``python -m tools.docs.waferllm_layers TREE --record``
 measures what is missing.  Nothing of it is calculated here, and a machine whose numbers are changed has no runs.
 
-Prefill of given tiles is a line in the PEs of a side: two runs give it.  Decode also depends on the groups of its
-trees.  Its three slopes, for one more PE in a group, one more group and one more PE of a side, are those of trees, not
-of tiles: all runs with even groups of even size give them, by least squares, and the runs of a tile where its own line
-begins.
+Prefill of given tiles is a line in the PEs of a side: two runs give it. Decode also depends on the groups of its
+trees. Its three slopes, for one more PE in a group, one more group and one more PE of a side, are those of trees, not
+of tiles: all runs give them whose groups are even and of even size, or that are large, by least squares, and the runs
+of a tile where its own line begins.
 """
 
 from __future__ import annotations
@@ -26,22 +26,11 @@ from harness.inference.costs import cdiv
 from harness.inference.line import groups_of
 from wse_core.params import Machine, machine
 
-__all__ = [
-    "LARGEST_OF_SLOPES",
-    "AsRun",
-    "RecordedRun",
-    "as_run",
-    "has_runs",
-    "held_out",
-    "layer",
-    "recorded",
-    "source",
-    "tile_of",
-]
+__all__ = ["LARGE", "AsRun", "RecordedRun", "as_run", "has_runs", "held_out", "layer", "recorded", "source", "tile_of"]
 
 FILE = "recorded.json"
-LARGEST_OF_SLOPES = 100
-"""Slopes of Decode are taken from runs on at most so many rows: what is larger is held out, to be compared."""
+LARGE = 200
+"""A mesh has so many rows if odd groups, or an odd number of them, make no difference that counts."""
 LEAST_GROUPS = 4
 """Trees of fewer groups, or of smaller ones, lack a side, and have slopes of their own."""
 
@@ -125,7 +114,7 @@ def _row(run: RecordedRun) -> tuple[int, int, int]:
 
 def _regular(run: RecordedRun) -> bool:
     size, groups, side = _row(run)
-    return side <= LARGEST_OF_SLOPES and min(size, groups) >= LEAST_GROUPS and size % 2 == groups % 2 == 0
+    return min(size, groups) >= LEAST_GROUPS and (side >= LARGE or size % 2 == groups % 2 == 0)
 
 
 @cache
@@ -176,7 +165,7 @@ def held_out() -> list[tuple[RecordedRun, float]]:
     """Return runs that are larger than others that carry on to them, with what those say."""
     found = []
     for run in recorded():
-        if run.phase == "decode" and run.side <= LARGEST_OF_SLOPES:
+        if run.phase == "decode" and run.side < LARGE:
             continue
         smaller = tuple(other for other in recorded() if other.side < run.side)
         carried = _carried(smaller, run.phase, run.tile, run.side, run.groups)

@@ -47,10 +47,18 @@ def test_program_a_takes_as_long_as_what_was_run():
 
 
 def test_what_is_held_out_is_carried_on_to():
+    """Decode of small meshes says too much by 3 % for a large one, which is why that was run."""
     found = recorded.held_out()
-    assert found
+    assert {run.phase for run, _ in found} == {"decode", "prefill"}
     for run, carried in found:
-        assert carried == pytest.approx(run.cycles, rel=0.01), run
+        assert carried == pytest.approx(run.cycles, rel=0.001 if run.phase == "prefill" else 0.04), run
+
+
+def test_a_cell_was_run_in_full():
+    there = recorded.as_run("decode", PRESETS["LLaMA3-8B"], 420, 4096)
+    assert there is not None
+    assert there.full
+    assert waferllm_layers.composed("decode", (10, 10, 35), 420) == pytest.approx(there.cycles, rel=0.01)
 
 
 def test_program_a_and_the_runs_agree_in_every_cell(as_run):
@@ -58,7 +66,7 @@ def test_program_a_and_the_runs_agree_in_every_cell(as_run):
     assert {key[0] for key in runs} >= {"3", "4"}
     for key, cell in runs.items():
         ours = as_run[*key, "A"].modelled
-        assert ours == pytest.approx(cell.modelled, rel=0.04 if key[0] == "4" else 0.09), key
+        assert ours == pytest.approx(cell.modelled, rel=0.015 if key[0] == "4" else 0.09), key
         if key[0] == "4" and key[3] == 0.85:
             assert abs(cell.error) < 0.15, key
 
