@@ -110,8 +110,8 @@ class Assembler(Numbering):
 
     def field(self, x: Any, ins: Instruction) -> int:
         """Return an operand as the bits of its field."""
-        if type(x) is Dsr:
-            return FILE[x.file] << 4 | (x.id if x.number is None else x.number)
+        if isinstance(x, Dsr):
+            return FILE[x.file] << 4 | x.id
         if isinstance(x, TaskRef):
             return self.task_id(x, ins.at)
         return x

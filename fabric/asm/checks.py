@@ -24,14 +24,10 @@ OPEN_THREAD = 8
 """An operation whose DSRs are loaded only further down in the code has this microthread."""
 
 
-def check_type(unit: Unit, op: isa.Op, dsd: Dsd, letter: str, place: str | int, ins: Instruction | None = None) -> None:
-    """Refuse a descriptor whose elements are not of the type that an operand of `op` has.
-
-    `place` is what messages call the operand; a number counts the destination as 0.
-    """
-    if dsd.dtype is None or LETTER[dsd.dtype] == letter:
+def check_type(unit: Unit, op: isa.Op, dsd: Dsd, letter: str, place: str, ins: Instruction | None = None) -> None:
+    """Refuse a descriptor whose elements are not of the type that an operand of `op` has."""
+    if dsd.dtype is None:
         return
-    place = place if isinstance(place, str) else f"source {place}" if place else "destination"
     same_size = WORDS[dsd.dtype] == isa.WORDS[letter]
     if not (same_size if op.name in MOVES else LETTER[dsd.dtype] == letter):
         raise unit.error(

@@ -43,7 +43,7 @@ def mem1d(
         room = var.words // per - offset if stride > 0 else offset + 1
         extent = max(0, -(-room // abs(stride)))
     if extent is not None:
-        extent = _extent(extent, var)
+        extent = extent_of(extent, f"extent of {var.name!r}")
         if check and not index and extent not in (0, ENDLESS):
             _inside(unit, var, offset, offset + (extent - 1) * stride, count=var.words // per)
     flags = im.F_SAVE * bool(save) | im.F_INDEX * bool(index)
@@ -63,30 +63,25 @@ def mem4d(
 ) -> Dsd:
     """Describe a walk in up to four dimensions, outermost first."""
     dtype = _view(unit, var, dtype)
-    extents = tuple([_extent(n, var) for n in extents])
+    extents = tuple(extent_of(n, f"extent of {var.name!r}") for n in extents)
     if not 1 <= len(extents) <= 4:
         raise unit.error(f"{len(extents)} dimensions; a descriptor has one to four", symbol=var.name)
     if strides is None:
         strides = [math.prod(extents[k + 1 :]) for k in range(len(extents))]
-    strides = tuple(map(int, strides))
+    strides = tuple(int(s) for s in strides)
     if len(strides) != len(extents):
         raise unit.error(f"{len(extents)} extents but {len(strides)} strides", symbol=var.name)
-    if len(strides) - strides.count(1) > 3:
+    if sum(s != 1 for s in strides) > 3:
         raise unit.error(
             f"strides {strides}: at most three may differ from 1",
             symbol=var.name,
             hint="the machine has three stride registers",
         )
-    if strides and not (min(strides) >= -32768 and max(strides) <= 32767):
+    if any(not -32768 <= s <= 32767 for s in strides):
         raise unit.error(f"strides {strides} do not fit 16 bits", symbol=var.name)
     if check and 0 not in extents:
-        first = last = offset
-        for n, s in zip(extents, strides, strict=True):
-            if s < 0:
-                first += (n - 1) * s
-            else:
-                last += (n - 1) * s
-        _inside(unit, var, first, last)
+        ends = [(n - 1) * s for n, s in zip(extents, strides, strict=True)]
+        _inside(unit, var, offset + sum(min(e, 0) for e in ends), offset + sum(max(e, 0) for e in ends))
     return Dsd("mem4d", dtype, extents, strides, Address(var, offset * var.words_per_element))
 
 
@@ -134,13 +129,6 @@ def fifo(
         push_task=activate_push,
         pop_task=activate_pop,
     )
-
-
-def _extent(value: Any, var: Var) -> int:
-    """Return `value` as an extent of a variable, or refuse it."""
-    if type(value) is int and 0 <= value <= 0xFFFF:
-        return value
-    return extent_of(value, f"extent of {var.name!r}")
 
 
 def _inside(unit: Unit, var: Var, *elements: int, count: int | None = None) -> None:

@@ -21,8 +21,6 @@ __all__ = ["Numbering"]
 
 FORMS_OF_DSRS = frozenset(("alu", "dfilt", "dsr"))
 """Instructions of these forms may have DSRs as operands."""
-EXTENDED = frozenset(("circular", "mem4d"))
-"""Descriptors of these kinds need an extended DSR beside the one that they are loaded into."""
 LOCAL_IDS = (24, 25, 26, 27, 28, 30, *range(N_COLORS - 1, -1, -1))  # lower ids are colors (arch §6)
 
 
@@ -211,27 +209,21 @@ class Numbering:
         extended: set[tuple[str, int | None]] = set()
         places, known = set(), set()
         for ins in u.instructions:
-            a, b, c = ins.a, ins.b, ins.c
-            if type(a) is int and type(b) is int and type(c) is int:
+            op, a, b, c, d = ins.op, ins.a, ins.b, ins.c, ins.d
+            if op.form not in FORMS_OF_DSRS or (type(a) is type(b) is type(c) is int):
                 continue
-            op = ins.op
-            if op.form not in FORMS_OF_DSRS:
-                continue
-            operands = op.code, a, b, c, ins.d
+            operands = op.code, a, b, c, d
             if operands not in known:
                 known.add(operands)
                 for key, x, letter in zip("abcd", operands[1:], op.types, strict=True):
-                    if type(x) is not Dsr:
+                    if not isinstance(x, Dsr):
                         continue
                     if op.form != "dsr":
                         self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
-                    place = op.code, key, x
-                    if place not in places:
-                        places.add(place)
+                    if (op.code, key, x) not in places:
+                        places.add((op.code, key, x))
                         self.check_place(ins, key, x, letter)
-                        for dsd in x.loads:
-                            if dsd.kind in EXTENDED:
-                                extended.add((x.file, x.number))
+                        extended |= {(x.file, x.number) for dsd in x.loads if dsd.kind in ("circular", "mem4d")}
                 if op.form == "alu":
                     self.check_packing(ins)
             if isinstance(ins.imm, Async):
@@ -263,10 +255,8 @@ class Numbering:
         u = self.unit
         seen = set()
         for x, letter in zip((ins.a, ins.b, ins.c), ins.op.types, strict=False):
-            if type(x) is Dsr:
-                for dsd in x.loads:
-                    if dsd.queue is not None:
-                        seen.add(packing(dsd, letter))
+            if isinstance(x, Dsr):
+                seen |= {(packing(dsd, letter)) for dsd in x.loads if dsd.is_fabric}
         if len(seen) > 1:
             raise u.error(
                 f"{ins.op.name}: its fabric operands are loaded with packed and with unpacked descriptors",

@@ -10,6 +10,7 @@ cdef enum:                  # why a run came back
     AHEAD = 0x400000        # cycles that a CE may run ahead of the clock
     REFRESH = 0x08000000    # cycles between sweeps of stamps and counters; stamps older than that are rewritten
     MATES = 63              # threads besides the first one
+    APART = 8               # words from band to band in `done`: threads that wait and write share no line of a cache
 
 ctypedef struct turn_t:     # some cycles of all rows, band after band
     uint32_t* edges         # first rows of the bands, and the row behind the last one; there may be none such
@@ -19,7 +20,7 @@ ctypedef struct turn_t:     # some cycles of all rows, band after band
     uint64_t start          # the first cycle of this turn, and how many there are
     uint64_t cycles
     uint64_t next           # the band that nobody has begun
-    uint64_t* done          # per band: cycles done
+    uint64_t* done          # per band: cycles done; bands lie APART words from each other
 
 ctypedef struct mate_t:     # a thread besides the first one
     region_t* s

@@ -325,27 +325,28 @@ cdef void stamps_refresh(region_t* s) noexcept nogil:
 
 # --- bands of rows at clocks of their own -----------------------------------------------------------------------------
 cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
-    # All cycles of a turn for one band.
-    cdef int64_t first, end, k
+    # All cycles of a turn for one band, from that in which its first row comes in to that in which its last one goes.
+    cdef int64_t rows = <int64_t>s.f.n_rows, first, k
+    cdef int64_t begin = max(<int64_t>t.edges[band] - rows + 1, 0)
+    cdef int64_t end = min(<int64_t>t.edges[band + 1], <int64_t>t.cycles)
     cdef uint64_t before = 0
     cdef unsigned int waits
-    for k in range(<int64_t>t.cycles):
+    for k in range(begin, end):
         if t.threads > 1 and band:
             waits = 0
             while before < min(<uint64_t>k + TRAIL, t.cycles):
-                before = read(&t.done[band - 1])
+                before = read(&t.done[(band - 1) * APART])
                 if before < min(<uint64_t>k + TRAIL, t.cycles):
                     nap(waits)
                     waits += 1
         first = max(<int64_t>t.edges[band] - k, 0)
-        end = min(<int64_t>t.edges[band + 1] - k, <int64_t>s.f.n_rows)
-        if first < end:
-            s.now = t.start + <uint64_t>k
-            cycle_of(s, <uint32_t>first, <uint32_t>end, False)
-            if first:
-                row_fetch(s, <uint32_t>first - 1, s.now + 1)        # it comes in with the next cycle
+        s.now = t.start + <uint64_t>k
+        cycle_of(s, <uint32_t>first, <uint32_t>min(<int64_t>t.edges[band + 1] - k, rows), False)
+        if first:
+            row_fetch(s, <uint32_t>first - 1, s.now + 1)        # it comes in with the next cycle
         if t.threads > 1:
-            write(&t.done[band], <uint64_t>k + 1)
+            write(&t.done[band * APART], <uint64_t>k + 1)
+    write(&t.done[band * APART], t.cycles)
 
 cdef uint32_t looks_now(region_t* s) noexcept nogil:
     # CEs that are to be looked at in the cycle that comes.
@@ -418,7 +419,7 @@ cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexce
     t.cycles = end - s.now
     t.next = 0
     for k in range(<int>t.n_bands):
-        t.done[k] = 0
+        t.done[k * APART] = 0
     for k in range(t.threads - 1):
         lend(s, mates[k].s)
         mates[k].turn = t

@@ -48,6 +48,7 @@ cdef enum:
     TURN = 32               # cycles that a band runs: so many,
     LONG_TURN = 128         # or up to so many where little moves,
     THREADS_TURN = 512      # or so many by threads, which wait for each other where turns end, as long as a turn moves
+    SLACK = 2048            # cycles in which little has moved end bands of threads: bursts follow each other
     HOPS_OF_TURN = 4000000  # no more than so many wavelets, about 0.2 s of work: Python hears of a Ctrl-C after a turn
     NEVER_BUSY = 0x7FFFFFFF
 
@@ -324,10 +325,10 @@ cdef class Engine:
         step = int(np.diff(rows).max())
         below = self.s.f.n_rows + step * np.arange(1, -(-turn // step) + 1)      # these come up from below
         edges = np.concatenate([rows, below]).astype(np.uint32)
-        done = np.zeros(len(edges) - 1, np.uint64)
+        done = np.zeros((len(edges) - 1) * APART, np.uint64)
         self.crew = [edges, done]
         self.turn.edges, self.turn.done = &edges[0], &done[0]
-        self.turn.n_bands = len(done)
+        self.turn.n_bands = len(edges) - 1
         self.turn.turn = turn
         self.most = threads
         self._hire(threads - 1)
@@ -392,6 +393,7 @@ cdef class Engine:
         cdef bint may = not one and self.automatic and self.few and self.most > 1
         cdef bint glances
         cdef double clock, spent
+        cdef uint64_t longest, slack = 0
         cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
         cdef uint64_t cycles = piece, much = max(TURN_EVENTS, BAND_EVENTS * self.n_bands)
         cdef float_mode_t was
@@ -401,10 +403,9 @@ cdef class Engine:
         if not (one or banded) and self._begins_busy():
             self.s.n_busy = BUSY_CYCLES
             banded = True
-        if not self.same_turn:
-            self.turn.turn = TURN
         self.running = True
         self.bands = self.threads = 1
+        self.moved = 0
         events, begun = self.s.events, self.s.now
         self.s.seen = self.s.passed = self.s.now
         memset(self.s.told, 0, sizeof(self.s.told))     # the host may have done anything
@@ -413,8 +414,12 @@ cdef class Engine:
                 clock, spent = time.monotonic(), time.process_time()
                 glances = may and clock >= self.alone
                 if banded:
-                    self.turn.threads = 1 if self.few and (self.worked < much or clock < self.alone) else self.most
+                    self.turn.threads = 1 if self.few and clock < self.alone else self.most
                     self.bands, self.threads = self.n_bands, max(self.threads, self.turn.threads)
+                    if not self.same_turn:
+                        # A longer turn does more with what it has brought into cache.
+                        longest = THREADS_TURN if self.turn.threads > 1 else LONG_TURN
+                        self.turn.turn = min(max(HOPS_OF_TURN // self.moved, TURN), longest) if self.moved else TURN
                 hops = self.s.hops
                 if banded or self.s.now - begun >= TURN:        # (in fewer cycles trains may not have begun yet)
                     events, begun = self.s.events, self.s.now
@@ -431,14 +436,13 @@ cdef class Engine:
                 self.worked = (self.s.events - events) // max(1, self.s.now - begun)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
-                    if not self.same_turn:
-                        # A longer turn does more with what it has brought into cache.
-                        most = THREADS_TURN if self.turn.threads > 1 else LONG_TURN
-                        self.turn.turn = min(max(HOPS_OF_TURN // self.moved, TURN), most) if self.moved else TURN
-                    # (Where nothing has moved at all, programs have yet to send.)
-                    if (self.automatic and self.s.hops != hops and self.moved < self.busy // 2
-                            and not (glances and self.worked >= much // 2)):
-                        self.s.n_busy = 0
+                    # Turns in which little moves count.  (Where nothing has moved at all, programs have yet to send.)
+                    if self.moved >= self.busy // 2 or (glances and self.worked >= much // 2):
+                        slack = 0
+                    elif self.s.hops != hops:
+                        slack += self.s.now - begun
+                    if self.automatic and slack >= (SLACK if glances else 1):
+                        self.s.n_busy = slack = 0
                 elif (glances and code == RUN_BREAK and self.s.now - begun >= TURN and self.worked >= much
                       and not self.s.carried):
                     self.s.n_busy = BUSY_CYCLES

@@ -61,31 +61,7 @@ class Operations:
         letters = LETTERS[op.types]
         if len(args) != len(letters):
             raise self.unit.error(f"{op.name} takes {len(letters)} operands, not {len(args)}")
-        again = None
-        if attributes or async_ is not None:
-            async_, again = self._attributes(op, async_, dict(attributes or {}))
-        vector, operands = False, []
-        for arg in args:
-            kind = type(arg)
-            if kind is Dsd or kind is Var:
-                operands.append(self.dsrs.as_dsd(arg))
-                vector = True
-            else:
-                operands.append(arg)
-                vector = vector or kind is Dsr
-        if vector:
-            self.vectors.emit(op, operands, letters, async_, again)
-        elif again is not None:
-            raise self.unit.error(f"{op.name}: a scalar instruction is not done again and again", hint="Program.loop")
-        elif async_ is not None:
-            raise self.unit.error(f"{op.name}: a scalar instruction cannot be asynchronous")
-        else:
-            self._scalar(op, operands, letters)
-
-    def _attributes(
-        self, op: isa.Op, async_: Async | bool | None, attributes: dict[str, Any]
-    ) -> tuple[Async | None, Reg | None]:
-        """Return the attributes of an asynchronous operation, and how often one that is none is done."""
+        attributes = dict(attributes or {})
         again = attributes.pop("again", None)
         if again is not None and async_:
             raise self.unit.error(f"{op.name}: an asynchronous operation cannot be done again and again")
@@ -98,7 +74,24 @@ class Operations:
                 raise self.unit.error(f"{op.name}: attributes both in async_ and beside it")
         if async_ is True:
             async_ = self.async_(**attributes)
-        return async_ or None, again
+        elif async_ is False:
+            async_ = None
+        vector, operands = False, []
+        for arg in args:
+            if isinstance(arg, (Var, Dsd)):
+                operands.append(self.dsrs.as_dsd(arg))
+                vector = True
+            else:
+                operands.append(arg)
+                vector = vector or isinstance(arg, Dsr)
+        if vector:
+            self.vectors.emit(op, operands, letters, async_, again)
+        elif again is not None:
+            raise self.unit.error(f"{op.name}: a scalar instruction is not done again and again", hint="Program.loop")
+        elif async_ is not None:
+            raise self.unit.error(f"{op.name}: a scalar instruction cannot be asynchronous")
+        else:
+            self._scalar(op, operands, letters)
 
     def _scalar(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str]) -> None:
         dst, *sources = args

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,14 +88,12 @@ class Vectors:
             if op.name not in COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
                 raise self.unit.error(f"{op.name}: a FIFO cannot be the first of two sources")
             b, c = c, b
-        operands = [x for x in (b, c, dst) if type(x) is Dsd or type(x) is Dsr]  # in the order that decides the length
+        operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
         self._check_fabric(op, operands, dst, b)
-        in_place = type(b) is Dsd and b.kind != "fifo" and dst == b
-        filled = self._lengths(op, operands)
-        for before, after in zip(operands, filled, strict=True):
-            if before is not after:
-                b, c, dst = (after if x is before else x for x in (b, c, dst))
-        thread = -1 if async_ is None else checks.thread_of(unit, op, filled, async_)
+        in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
+        complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
+        dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
+        thread = checks.thread_of(unit, op, complete.values(), async_)
         if alike is not None:
             self.checked.add(alike)
 
@@ -106,12 +103,11 @@ class Vectors:
         a: Dsr | int
         files = self._files(b, c, in_place)
         for k, source in enumerate((b, c, scalar)[: len(sources)]):
-            kind = type(source)
-            if kind is Dsr:
+            if isinstance(source, Dsr):
                 fields.append(source)
-            elif kind is Dsd:
+            elif isinstance(source, Dsd):
                 fields.append(self._auto(files[k], source, thread, loads, at))
-            elif kind is Reg:
+            elif isinstance(source, Reg):
                 fields.append(self.unit.register_field(source, letters[k + 1], f"{op.name} source {k + 1}"))
             else:
                 fields.append(self.registers.hold(source, letters[k + 1], op, held))
@@ -167,37 +163,31 @@ class Vectors:
                 hint="a DSR that was loaded with it gives an element to each operation",
             )
         for k, (arg, letter) in enumerate(zip((dst, *sources), letters, strict=True)):
-            kind = type(arg)
-            if kind is Dsd:
-                checks.check_type(self.unit, op, arg, letter, k)
-            elif kind is Dsr:
+            if isinstance(arg, Dsd):
+                checks.check_type(self.unit, op, arg, letter, "destination" if k == 0 else f"source {k}")
+            elif isinstance(arg, Dsr):
                 self.dsrs.own(arg)
-        kind = type(dst)
         if (
-            (kind is not Dsd and kind is not Dsr and kind is not Reg)
-            or (kind is Dsd and dst.kind == "fabin")
-            or (kind is Dsr and dst.file == "src1")
+            not isinstance(dst, (Dsd, Dsr, Reg))
+            or (isinstance(dst, Dsd) and dst.kind == "fabin")
+            or (isinstance(dst, Dsr) and dst.file == "src1")
         ):
             raise self.unit.error(f"{what}: {dst} cannot be the destination")
         for k, source in enumerate(sources):
-            kind = type(source)
-            if kind is Dsd:
-                if source.kind == "fabout":
-                    raise self.unit.error(f"{what}: {source} cannot be a source")
-            elif kind is Dsr:
-                if source.file == "dest":
-                    raise self.unit.error(
-                        f"{what}: {source} cannot be source {k + 1}",
-                        hint="a src0 DSR can be both source and destination",
-                    )
-            elif not (kind is Reg or kind is Address or is_number(source)):
+            if not (isinstance(source, (Dsd, Dsr, Reg, Address)) or is_number(source)):
                 raise self.unit.error(f"{what}: {source!r} cannot be a source")
+            if isinstance(source, Dsd) and source.kind == "fabout":
+                raise self.unit.error(f"{what}: {source} cannot be a source")
+            if isinstance(source, Dsr) and source.file == "dest":
+                raise self.unit.error(
+                    f"{what}: {source} cannot be source {k + 1}", hint="a src0 DSR can be both source and destination"
+                )
         if async_ is not None and isinstance(dst, Reg):
             raise self.unit.error(
                 f"{what}: an asynchronous operation cannot return into a register",
                 hint="a destination in memory (stride 0 for a sum)",
             )
-        fabric = [x.queue for x in sources if type(x) is Dsd and x.queue is not None]
+        fabric = [x.queue for x in sources if isinstance(x, Dsd) and x.queue is not None]
         if len(fabric) == 2 and fabric[0] == fabric[1]:
             raise self.unit.error(f"{what}: both sources take wavelets from color {fabric[0].color}")
 
@@ -217,11 +207,11 @@ class Vectors:
         letters.setdefault(id(b), op.types[1])
         found = []
         for operand in operands:
-            for dsd in operand.loads if isinstance(operand, Dsr) else (operand,):
-                if dsd.queue is not None:
+            for dsd in operand.loads if isinstance(operand, Dsr) else [operand]:
+                if dsd.is_fabric:
                     letter = letters.get(id(operand), op.types[2])
                     found.append((dsd, checks.packing(dsd, letter)))
-        if len(found) > 1 and len({packed for _, packed in found}) > 1:
+        if len({packed for _, packed in found}) > 1:
             text = ", ".join(
                 f"{dsd}: {'two elements' if packed else 'one element'} per wavelet" for dsd, packed in found
             )
@@ -256,22 +246,20 @@ class Vectors:
                 break
         if length is None:
             raise self.unit.error(f"{op.name}: no operand says how many elements", hint="give one of them an extent")
-        may_end = False
-        for x in operands:
-            may_end = may_end or (type(x) is Dsd and bool(x.on_control) and bool(x.on_control[0] & im.ON_TERMINATE))
-        result: list[Dsd | Dsr] = []
+        may_end = any(isinstance(x, Dsd) and x.on_control and x.on_control[0] & im.ON_TERMINATE for x in operands)
+        result = []
         for k, operand in enumerate(operands):
-            if isinstance(operand, Dsr):
-                pass
-            elif operand.extent is None:
+            if isinstance(operand, Dsd) and operand.extent is None:
                 if length < 0 and k == 0:
                     raise self.unit.error(f"{op.name}: {operand} has no extent and comes first", hint="give it one")
                 operand = operand.with_extent(length if length >= 0 else 1)
             elif (
                 not may_end
+                and isinstance(operand, Dsd)
                 and operand.kind not in ("circular", "fifo")
                 and not operand.flags & im.F_INDEX
-                and ENDLESS != math.prod(operand.extent) < length
+                and operand.elements not in (None, ENDLESS)
+                and length > operand.elements
             ):
                 raise self.unit.error(
                     f"{op.name}: the operation has {'endless' if length == ENDLESS else length} elements "

@@ -23,6 +23,7 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.cli.main import main
 from tests.bench import workloads
+from tests.bench.workload import task_id
 from tests.compare import cases, compare, difference, fault_of, memory, run_alike, seeded
 from tests.examples import examples
 from tests.random_traffic import random_traffic
@@ -193,6 +194,60 @@ def test_one_thread_goes_on_where_others_have_the_cores(monkeypatch, cores):
     workload.check(engine)
     assert 2 in threads
     assert (1 in threads[threads.index(2) :]) == (cores < 1)
+
+
+def bursts(lull, height=100, n=400):
+    """Four bursts of words along all rows, `lull` cycles and more apart, while row 0 goes on; an engine that begins."""
+    m = machine("wse2", fabric_width=20, fabric_height=height)
+    layout, pieces = Layout(20, height, m), lull // 400
+    for name, top, rows, times in (("steady", 0, 1, 1), ("burst", 1, height - 1, 4)):
+        each = n if times > 1 else 4 * (n + lull)
+        source, sink = Program(f"{name} source", m), Program(f"{name} sink", m)
+        one, rest = source.array("one", 1, "f32", [1.5]), source.array("rest", 800, "f32")
+        source.output_queue(0, 0)
+        with source.task("main"):
+            for _ in range(times):
+                source.fmovs(source.fabout(0, each), source.mem1d(one, stride=0))
+                for _ in range(pieces if times > 1 else 0):
+                    source.fmovs(source.mem1d(rest, 400), source.mem1d(rest, 400))
+        total = sink.array("total", 1, "f32")
+        sink.input_queue(0, 0)
+        with sink.task("main"):
+            t = sink.mem1d(total, times * each, stride=0)
+            sink.fadds(t, t, sink.fabin(0, times * each))
+        layout.place(source, 0, top, 1, rows)
+        layout.place(sink, 1, top, 19, rows)
+    layout.route(0, (0, 0, 1, height), rx="R", tx="E")
+    layout.route(0, (1, 0, 18, height), rx="W", tx="ER")
+    layout.route(0, (19, 0, 1, height), rx="W", tx="R")
+    spec = layout.build()
+    engine = Engine(spec, trains=False)
+    for program in spec.programs:
+        top, rows = (0, 1) if "steady" in program.name else (1, height - 1)
+        x, width = (0, 1) if "source" in program.name else (1, 19)
+        engine.activate(task_id(program), x, top, width, rows)
+    return engine
+
+
+@pytest.mark.parametrize(("lull", "leaves"), [(800, False), (6000, True)])
+def test_bursts_that_follow_each_other_stay_in_bands(monkeypatch, lull, leaves):
+    """Threads go on with their turns where little moves for a while; where that lasts, one clock takes over."""
+    seconds, ends = count(), []
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds) * 0.1)
+    monkeypatch.setattr("time.process_time", lambda: next(seconds) * 0.19)
+    many, alone = bursts(lull), bursts(lull)
+    alone.arrange(bands=1)
+
+    def broken():
+        if many.bands > 1:
+            ends.append(many.cycle)
+        return 1 << 40
+
+    assert (many.run(1 << 40, broken), alone.run(1 << 40)) == ("complete", "complete")
+    assert difference(alone.snapshot(), many.snapshot()) is None
+    assert (many.bands, many.threads) == (12, 2)
+    assert (np.diff(ends).max() > 600) == leaves  # a turn has 512 cycles at most
 
 
 def test_much_traffic_may_be_cut_in_any_cycle():

@@ -89,7 +89,7 @@ class Emit(Functions):
 
     def operand(self, file: str | None, width: str, value: Any) -> Any:
         """Return the operand for a vector, its DSR moved there; numbers and DSRs of the program stay."""
-        if file is None or type(value) is Dsr or is_number(value):
+        if file is None or is_number(value) or isinstance(value, Dsr):
             return value
         key, p = (file, width), self.p
         place: Address | Reg
