@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from harness.figures import load
@@ -69,6 +71,27 @@ def test_program_a_and_the_runs_agree_in_every_cell(as_run):
         assert ours == pytest.approx(cell.modelled, rel=0.015 if key[0] == "4" else 0.09), key
         if key[0] == "4" and key[3] == 0.85:
             assert abs(cell.error) < 0.15, key
+
+
+def test_every_published_cell_has_its_runs(as_run):
+    """Prompts and steps of four models on three meshes each, requests of two models with four lengths; two clocks."""
+    runs = {key: cell for key, cell in as_run.items() if key[-1] == "as run"}
+    for clock in (0.85, 1.1):
+        assert Counter(key[0] for key in runs if key[3] == clock) == {"2": 8, "3": 12, "4": 12}
+
+
+def test_the_page_says_how_far_the_runs_are_from_what_is_published(as_run):
+    errors = {
+        (number, clock): sorted(round(100 * abs(c.error)) for k, c in as_run.items() if (k[0], k[3]) == (number, clock)
+                                and k[-1] == "as run")
+        for number in "34" for clock in (0.85, 1.1)
+    }  # fmt: skip
+    (steps, prompts), (fast, slow) = (
+        [f"{errors[number, clock][0]} to {errors[number, clock][-1]} %" for number in "43"] for clock in (0.85, 1.1)
+    )
+    page = " ".join((ROOT / "docs" / "inference.md").read_text(encoding="utf-8").split())
+    assert f"runs' steps are {steps} slower than what is published, their prompts {prompts}" in page
+    assert f"at 1.1 GHz steps are {fast} faster and prompts {slow} slower" in page
 
 
 def test_a_mesh_that_was_run_is_not_carried_on():
