@@ -27,6 +27,7 @@ from harness.inference.tables import CACHED, PublishedCell, cells
 from harness.models.presets import PRESETS
 from harness.sdk.runtime import SdkRuntime
 from tools.docs.waferllm_runs import running
+from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, WseError
 from wse_core.params import machine
 
@@ -37,13 +38,17 @@ SOURCE = (
     "MeshInfra/WaferLLM, commit 2cd13b5c: Decode/WSE-2 and Prefill/WSE-2 as they are, a layer by their own stamps, "
     "preset wse2; measured by python -m tools.docs.waferllm_layers TREE --record"
 )
-SIDES = {"decode": ((36, 6), (64, 8)), "prefill": ((8, 1), (12, 1))}
+SIDES = {"decode": ((36, 6),), "prefill": ((8, 1), (12, 1))}
 """Every tile is run on meshes of so many PEs a side, in so many groups."""
-MESHES = ((16, 4), (40, 4), (40, 10), (80, 8), (80, 10), (100, 10), (420, 20))
-FURTHER = (
-    *(("decode", (10, 10, 35), *mesh) for mesh in MESHES),
-    *(("prefill", (7, 7, 22), side, 1) for side in (16, 40)),
-)
+FURTHER = {
+    ("decode", (10, 10, 35)): (
+        *((16, 4), (20, 4), (40, 2), (40, 4), (40, 5), (40, 8), (40, 10), (40, 20)),
+        *((64, 8), (80, 4), (80, 8), (80, 10), (80, 20), (420, 20)),
+    ),
+    ("decode", (13, 7, 45)): ((40, 2), (40, 8), (80, 20)),
+    ("prefill", (7, 7, 22)): ((16, 1), (40, 1)),
+    ("prefill", (9, 9, 30)): ((16, 1),),
+}
 """These are run too: for slopes of Decode, and held out."""
 REPEATS = 2
 CALLS = {"decode": "decode_host", "prefill": "prefill_host"}
@@ -64,7 +69,8 @@ def plan() -> list[Key]:
         tiles |= dict.fromkeys(("prefill", recorded.tile_of(PRESETS[model], big, prompt)) for prompt in sorted(prompts))
         tiles["decode", recorded.tile_of(PRESETS[model], small, CACHED)] = None
     found = [(phase, tile, *mesh) for phase, tile in tiles for mesh in SIDES[phase]]
-    return sorted(dict.fromkeys([*found, *FURTHER]), key=lambda key: (key[2], key))
+    found += [(*which, *mesh) for which, meshes in FURTHER.items() for mesh in meshes]
+    return sorted(set(found), key=lambda key: (key[2], key))
 
 
 def _sizes(phase: str, d: int, t: int, f: int) -> dict[str, int]:
@@ -108,7 +114,8 @@ def record(tree: Path, largest: int) -> None:
         if key[2] <= largest and key not in runs:
             runs[key] = cycles(tree, *key)
             print(*key, f"{runs[key]:,.0f}", file=sys.stderr)
-            RECORD.write_text(written(runs), encoding="utf-8")
+            with atomic_file(RECORD) as file:
+                file.write(written(runs).encode())
 
 
 @cache

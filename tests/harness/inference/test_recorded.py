@@ -123,8 +123,24 @@ def test_a_table_says_that_its_runs_are_recorded():
 def test_the_record_is_what_the_tool_writes():
     runs = {(run.phase, run.tile, run.side, run.groups): run.cycles for run in RUNS}
     assert len(runs) == len(RUNS)
+    assert set(waferllm_layers.plan()) == set(runs)
     path = ROOT / "harness" / "inference" / recorded.FILE
     assert waferllm_layers.written(runs) == path.read_text(encoding="utf-8")
+
+
+def test_what_the_record_lacks_is_run_and_joins_it(monkeypatch, tmp_path):
+    """Only what is missing on meshes that are not too large; with it the record is again what it is."""
+    lacking = {(run.phase, run.tile, run.side, run.groups): run.cycles for run in (RUNS[0], RUNS[-1])}
+    ran = []
+    monkeypatch.setattr(recorded, "recorded", lambda: RUNS[1:-1])
+    monkeypatch.setattr(waferllm_layers, "RECORD", tmp_path / recorded.FILE)
+    monkeypatch.setattr(waferllm_layers, "cycles", lambda tree, *key: ran.append(key) or lacking[key])
+    waferllm_layers.record(tmp_path, min(key[2] for key in lacking) - 1)
+    assert (ran, list(tmp_path.iterdir())) == ([], [])
+    waferllm_layers.record(tmp_path, 64)
+    assert sorted(ran) == sorted(lacking)
+    path = ROOT / "harness" / "inference" / recorded.FILE
+    assert (tmp_path / recorded.FILE).read_bytes() == path.read_bytes()
 
 
 def test_the_page_has_the_tables_of_the_record():
