@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -210,6 +211,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "memory_per_pe": sum(answer.memory.values()),
         "memory_parts": answer.memory,
         "host_seconds": answer.host_seconds,
+        "step_seconds": answer.step_seconds,
     }
 
 
@@ -307,4 +309,5 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         found.append(("logits read", f"{text}, in no other number"))
     if result["resumed"]:
         found.append(("gone on", f"behind {result['resumed']:,} tokens of prompt and answer, from the file"))
-    return [*found, ("host seconds", f"{result['host_seconds']:.1f}")]
+    each = f", {median(result['step_seconds']):.1f} a step" if result["step_seconds"] else ""
+    return [*found, ("host seconds", f"{result['host_seconds']:.1f}{each}")]

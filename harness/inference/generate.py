@@ -118,6 +118,8 @@ class Answer(Agreement):
     reload : Reload or None
         Of layers that a mesh has some at a time, what loading them took.
     host_seconds : float
+    step_seconds : list of float
+        Of the host for each step of the decoding program since the answer began or went on, without what is compared.
     losses : list of Loss
         Of rounding the weights to 16 bits, by tensors that lost any; of layers at a time, of all that were loaded.
     """
@@ -142,6 +144,7 @@ class Answer(Agreement):
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     reload: Reload | None = None
     host_seconds: float = 0.0
+    step_seconds: list[float] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
 
     def note(self, step: DecodeStep, of_prompt: bool) -> None:
@@ -339,7 +342,9 @@ def _taken(
     """Let the decoder take a token; note what it took, and how it agrees."""
     if compared is not None:
         compared.before(resident)
+    started = time.perf_counter()
     step = resident.step(token)
+    answer.step_seconds.append(time.perf_counter() - started)
     label = f"prompt token {resident.count}" if of_prompt else f"token {len(answer.tokens) + 1}"
     mark(step.begun, label, TRACK, step.begun + step.cycles)
     answer.note(step, of_prompt)

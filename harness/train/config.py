@@ -269,9 +269,13 @@ class TrainConfig(TrainFile):
             return "steps"
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
-        rows = self.mesh.height * self.mesh.column_groups
-        plan, tokens = MemoryPlan(self.graph, self.mesh.columns), max(1, self.at_once // self.wafers // rows)
-        return form_of(plan, self.build_machine(), tokens, self.densities_of)
+        plan = MemoryPlan(self.graph, self.mesh.columns)
+        return form_of(plan, self.build_machine(), self._tokens, self.densities_of)
+
+    @property
+    def _tokens(self) -> int:
+        """A PE has so many tokens at a time."""
+        return max(1, self.at_once // self.wafers // (self.mesh.height * self.mesh.column_groups))
 
     @property
     def densities_of(self) -> dict[str, tuple[float, ...]]:
@@ -493,6 +497,23 @@ class TrainConfig(TrainFile):
                 "the next character of a text is a class, and the loss is mse", where="train.loss", hint="cross-entropy"
             )
 
+    def _check_that_memory_is_saved(self) -> None:
+        """Refuse to compute again what takes no less memory so."""
+        from fabric.networks.graph.plan import MemoryPlan
+
+        plans = (
+            MemoryPlan(dataclasses.replace(self.graph, recompute=recompute), self.mesh.columns)
+            for recompute in (True, False)
+        )
+        again, kept = (plan.words(self._tokens) for plan in plans)
+        if again >= kept:
+            raise ConfigError(
+                f"nothing is saved: arrays take {again:,} words of a PE if stretches are computed again, "
+                f"{kept:,} if their results are kept",
+                where="train.recompute",
+                hint="false",
+            )
+
     def _check_kept(self) -> None:
         if self.train.recompute and not self.graph.segments:
             raise ConfigError(
@@ -501,6 +522,8 @@ class TrainConfig(TrainFile):
                 where="train.recompute",
                 hint="false",
             )
+        if self.train.recompute:
+            self._check_that_memory_is_saved()
         if not self.memx.keep_output:
             return
         from fabric.networks.graph.reverse import schedule

@@ -63,6 +63,14 @@ class PlannedArray:
     ones: bool = False
     single: bool = False
 
+    def count(self, tokens: int) -> int:
+        """Return the numbers of a PE that has so many tokens."""
+        return self.rows * (1 if self.single else tokens)
+
+    def words(self, tokens: int) -> int:
+        """Return the words of 16 bits that a PE needs for it."""
+        return self.count(tokens) * (2 if self.format == "f32" else 1)
+
 
 class MemoryPlan:
     """The plan says which arrays a network has on some columns of PEs.
@@ -215,6 +223,10 @@ class MemoryPlan:
         return [self.network.tensors[name] for name in (*node.inputs, *[node.name] * row.again)]
 
     # --- where things are ---------------------------------------------------------------------------------------------
+
+    def words(self, tokens: int) -> int:
+        """Return the words of 16 bits that all arrays take in a PE that has so many tokens."""
+        return sum(array.words(tokens) for array in self.arrays.values())
 
     def level(self, name: str) -> int:
         """Return the number of the array of activations in which a node leaves its result."""

@@ -452,8 +452,7 @@ class Resident:
 
     def words(self, name: str) -> int:
         """Return the SRAM words of an array."""
-        array = self.plan.arrays[name]
-        return array.rows * (1 if array.single else self.tokens) * (2 if array.format == "f32" else 1)
+        return self.plan.arrays[name].words(self.tokens)
 
     def _too_large(self, cause: str | None = None) -> ConfigError:
         name, size = self._largest()
@@ -493,9 +492,8 @@ class Resident:
         held = {}
         for name, array in self.plan.arrays.items():
             begins = np.full(tokens, self.one, np.uint16) if array.ones else None
-            count = array.rows * (1 if array.single else tokens)
             bank = 1 if array.ones else BANKS.get(name, 0 if name == "expo" and HOT in self.plan.arrays else None)
-            held[name] = p.array(name, count, array.format, init=begins, bank=bank)
+            held[name] = p.array(name, array.count(tokens), array.format, init=begins, bank=bank)
         base = p.reg16("address of the source")
         longest = max((shape.rows for shape in shapes_of(self.inner)), default=0) * tokens
         rows = held["a0"], held[self.plan.place(1)]

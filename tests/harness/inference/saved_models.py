@@ -9,8 +9,10 @@ from harness.models.hub import save_model
 from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights
 
-__all__ = ["LETTERS", "saved"]
+__all__ = ["HOST", "LETTERS", "saved"]
 
+HOST = {"host_seconds": 0, "step_seconds": []}
+"""What an answer took the host, left out where answers are compared."""
 LETTERS = "abcdefghijklmnopq"
 """Tokens of a small model."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from harness.models import presets
 from harness.models.hub import find_model
 from harness.models.plain import PlainDecoder
 from tests.fabric.networks.inference.small_models import random_weights, rounded
-from tests.harness.inference.saved_models import LETTERS, saved
+from tests.harness.inference.saved_models import HOST, LETTERS, saved
 from traces.reader import RunFile
 from traces.trace import Trace
 from wse_core.params import machine
@@ -163,6 +164,8 @@ def test_drawing_repeats_with_its_seed(model, capsys):
     assert drawn["logits_read"] == {"bytes_per_token": 4 * 17, "cycles_per_token": 6}  # even shares of three columns
     assert greedy["logits_read"] is None
     assert greedy["bit_exact"] is None
+    assert len(greedy["step_seconds"]) == 8
+    assert 0 < sum(greedy["step_seconds"]) < greedy["host_seconds"]
 
 
 def test_text_streams_and_a_table_follows(model, capsys):
@@ -173,6 +176,7 @@ def test_text_streams_and_a_table_follows(model, capsys):
     assert len(first) == 3
     assert "cycles per token" in rest
     assert "bits as numpy's    yes" in rest
+    assert re.search(r"host seconds +[0-9.]+, [0-9.]+ a step$", rest, re.M)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_a_run_file_has_the_answer_and_the_counters(model, capsys, tmp_path):
     words = [model, "--prompt-ids", "3,0", "--tokens", 2, "--mesh", "2x2"]
     _, plain = generated(capsys, *words)
     _, result = generated(capsys, *words, "--out", file, "--trace", "events")
-    assert {**result, "host_seconds": 0} == {**plain, "host_seconds": 0}
+    assert {**result, **HOST} == {**plain, **HOST}
     with RunFile(file) as run:
         assert run.result("tokens").tolist() == plain["tokens"]
         assert run.result("step_cycles").sum() == plain["cycles"]["prefill"] + sum(plain["cycles"]["tokens"])

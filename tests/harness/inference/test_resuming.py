@@ -69,7 +69,7 @@ class Ending(Progress):
 def facts(found):
     """Return all that can be seen of an answer, but for what it took the host."""
     counters = {name: (values.tolist(), unit) for name, (values, unit) in found.counters.items()}
-    apart = "host_seconds", "resumed", "logits", "max_abs_error"
+    apart = "host_seconds", "step_seconds", "resumed", "logits", "max_abs_error"
     others = {name: value for name, value in vars(found).items() if name not in apart}
     others["error"] = found.max_abs_error and pytest.approx(found.max_abs_error, rel=1e-6)  # of plain numpy, in float64
     return others | {"counters": counters, "logits": [each.tobytes() for each in found.logits]}
@@ -408,7 +408,7 @@ def test_killed_at_any_moment(directory, tmp_path, capsys, child_env):
     assert main(["generate", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found.pop("resumed") >= 3
-    for name in ("resumed", "host_seconds"):
+    for name in ("resumed", "host_seconds", "step_seconds"):
         found.pop(name, None), whole.pop(name, None)
     assert found == whole
     assert not list(tmp_path.glob(".*"))

@@ -647,6 +647,7 @@ WRONG = [
     (TEXT, "sequence = 4", "sequence = 4\nscale = 2.0", "a.txt has no scale"),
     (TEXT, "sequence = 4\nbatch = 16", "sequence = 600\nbatch = 1200", "no two sequences of 600"),
     (TEXT, "a.txt", "b.txt", "cannot be read"),
+    (NODES, "[train]", "[train]\nrecompute = true", "there is nothing to compute again"),
     (
         TEXT,
         "[train]",
@@ -669,6 +670,26 @@ def test_what_does_not_fit_is_said(text, old, new, what):
     with pytest.raises((ConfigError, UnsupportedError), match=re.escape(what)) as caught:
         load(parse_train(text.replace(old, new), "a.toml"))
     assert str(caught.value.where)
+
+
+def test_what_is_computed_again_has_to_save_memory():
+    """Where the begin of a stretch would not stay otherwise, and nothing within it is kept, nothing is saved."""
+    numbers = np.ones((4, 1))
+    np.savez("one.npz", **{f"{letter}_{part}": numbers for letter in "xy" for part in ("train", "test")})
+    nodes = """nodes = [
+        {name = "begin", op = "linear", outputs = 1},
+        {name = "twice", op = "add", inputs = ["begin", "begin"]},
+        {name = "bent", op = "leaky_relu_tenth"},
+        {name = "end", op = "linear", outputs = 1},
+        {name = "top", op = "tanh"},
+    ]"""
+    rest = '[data]\nsource = "one.npz"\nbatch = 1\n[mesh]\nwidth = 1\nheight = 1\n'
+    rest += '[train]\niterations = 1\nloss = "mse"\n'
+    text = f"[network]\ninputs = 1\n{nodes}\n{rest}"
+    load(parse_train(text, "a.toml"))
+    with pytest.raises(ConfigError, match="arrays take 17 words of a PE .* again, 15 if") as caught:
+        load(parse_train(text + "recompute = true\n", "a.toml"))
+    assert caught.value.where == "a.toml: train.recompute"
 
 
 def test_the_example_fits_its_wafers():
