@@ -12,8 +12,8 @@ Decode, ten all-reduces by trees of two levels (`harness.inference.line`), d' = 
     norm (1)   q, k, v (3 d')   scores (t)   max (1)   sum (1)
     P V (d')   O (d')           norm (1)     up, gate (2 f')   down (d')
 
-Prefill, nine products of P steps each.  A step multiplies tiles while those of the next step move, and takes the longer
-of both, and five times the left matrix is aligned by P / 2 turns.  The scores' step also adds its product along the row
+Prefill, nine products of P steps each.  A step multiplies tiles while those of the next step move, in turns with them,
+and five times the left matrix is aligned by P / 2 turns.  The scores' step also adds its product along the row
 toward a root that moves; rows pass sums on one after the other, so that a step pays the words, not the way.
 """
 
@@ -22,12 +22,12 @@ from __future__ import annotations
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
-from harness.inference.compiled import part_cycles
+from harness.inference.compiled import decode_parts, prefill_parts
 from harness.inference.costs import all_reduce, cdiv, even, moved
 from harness.inference.ledger import PartCost
 from harness.inference.line import line_cycles
 from harness.inference.phase import LayerCycles
-from harness.inference.works import line_work, multiplied, partial_work
+from harness.inference.works import line_work, multiplied, partial_work, ring_work
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
@@ -62,7 +62,7 @@ def decode(
     """Return a step of decode over a cache of so many tokens, by trees of so many groups (0: those of `groups_of`)."""
     m, p = machine, _side(decoder, width, height)
     d, f, t = cdiv(decoder.hidden, p), cdiv(decoder.ffn, p), cdiv(tokens, p)
-    part = part_cycles(m, "decode", d, t, f)
+    part = decode_parts(m, d, t, f)
     counts = {
         "norm": 1,
         "q, k, v": 3 * d,
@@ -120,48 +120,52 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
     """Return the prefill of so many tokens."""
     m, p = machine, _side(decoder, width, height)
     s, d, f = cdiv(tokens, p), cdiv(decoder.hidden, p), cdiv(decoder.ffn, p)
-    part = part_cycles(m, "prefill", d, s, f)
-    around = PartCost.code(part["start"] + part["finish"])
+    part = prefill_parts(m, d, s, f)
 
     def words(count: int) -> int:
-        return wavelets_of(count + count % 2, "f16")
+        """Return the wavelets of a tile, of which whole pairs move."""
+        return wavelets_of(count // 4 * 4, "f16")
 
     def product(name: str, depth: int, columns: int, left: bool = True) -> PartCost:
-        """Return the cycles of all steps of a product."""
-        work = _product(m, part[name] - part["prepare"], depth * columns, s)  # prepared once for all steps
-        tiles = moved(p, words(s * depth) * left + words(depth * columns))
-        return PartCost.code(part["prepare"]) + p * (around + max(work, tiles))
+        """Return the cycles of all steps of a product; moves take turns with what is multiplied."""
+        tiles = words(s * depth) * left + words(depth * columns)
+        moves = PartCost.of(2 * tiles, ring_work, p, tiles)
+
+        def step(cycles: float) -> PartCost:
+            return _product(m, cycles - float(moves), depth * columns, s) + moves
+
+        return step(part[name].first) + (p - 1) * step(part[name].further)
 
     def line(n: int) -> PartCost:
         """Return the cycles of a chain from both ends to the middle, and back to all, of n numbers."""
-        half = p // 2
-        cycles = half * timing.stage(m) + words(n) + timing.transfer(m, words(n), half, 6, 2)
+        half, count = p // 2, wavelets_of(even(n), "f16")
+        cycles = half * timing.stage(m) + count + timing.transfer(m, count, half, 6, 2)
         return PartCost.of(cycles, partial_work, p, n, "same")
 
-    summed = PartCost.of(2 * words(s * s), partial_work, p, s * s, "same")
+    def local(*names: str) -> PartCost:
+        return PartCost.code(sum(part[name].first for name in names))
+
+    summed = PartCost.of(2 * wavelets_of(even(s * s), "f16"), partial_work, p, s * s, "same")
+    turn = PartCost.code(part["turn"].further) - moved(p, words(s * d))
     turns = {"X": s * d, "P": s * s, "attention": s * d, "second X": s * d, "inner": s * f}
     return LayerCycles(
         "A",
         "prefill",
         decoder.layers,
+        {"norms": 2 * line(s), "softmax": 2 * line(s), "scores": p * summed + timing.way(m, p)},
         {
-            "norms": 2 * line(s),
-            "softmax": 2 * line(s),
-            "scores": p * (PartCost.code(part["aim"]) + summed) + timing.way(m, p),
-        },
-        {
-            "q, k, v": 3 * product("square", d, d),
+            "q, k, v": product("query", d, d) + product("key", d, d) + product("value", d, d),
             "scores": product("scores", d, s, left=False),
             "P V": product("values", s, d),
-            "O": product("square", d, d),
-            "up, gate": 2 * product("wide", d, f),
-            "down": product("narrow", f, d),
-            "alignment": sum((p // 2 * (around + moved(p, words(n))) for n in turns.values()), PartCost(0)),
+            "O": product("output", d, d),
+            "up, gate": product("up", d, f) + product("gate", d, f),
+            "down": product("down", f, d),
+            "alignment": sum((p // 2 * (turn + moved(p, words(n))) for n in turns.values()), PartCost(0)),
         },
         {
-            "norms": PartCost.code(2 * part["norm"]),
-            "rotation": PartCost.code(2 * part["rotation"]),
-            "softmax": PartCost.code(part["softmax"] + part["exp"] + part["normalise"]),
-            "silu": PartCost.code(part["silu"]),
+            "norms": 2 * local("norm"),
+            "rotation": 2 * local("rotation"),
+            "softmax": local("softmax", "exp", "normalise"),
+            "silu": local("silu"),
         },
     )

@@ -8,11 +8,11 @@ changes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,49 +21,51 @@ from harness.kit.modules import need
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
-__all__ = ["LINE", "PARTS", "line_parts", "part_cycles"]
+__all__ = ["DECODE", "LINE", "PREFILL", "PrefillPart", "decode_parts", "line_parts", "prefill_parts"]
 
-PARTS = {
-    "decode": (
-        "norm",
-        "query",
-        "key",
-        "value",
-        "rotation",
-        "scores",
-        "scale",
-        "most",
-        "exp",
-        "normalise",
-        "values",
-        "output",
-        "residual",
-        "up",
-        "gate",
-        "silu",
-        "gated",
-        "down",
-        "between",
-    ),
-    "prefill": (
-        "norm",
-        "prepare",
-        "square",
-        "scores",
-        "values",
-        "wide",
-        "narrow",
-        "rotation",
-        "softmax",
-        "exp",
-        "normalise",
-        "silu",
-        "start",
-        "aim",
-        "finish",
-    ),
+DECODE = (
+    "norm",
+    "query",
+    "key",
+    "value",
+    "rotation",
+    "scores",
+    "scale",
+    "most",
+    "exp",
+    "normalise",
+    "values",
+    "output",
+    "residual",
+    "up",
+    "gate",
+    "silu",
+    "gated",
+    "down",
+    "between",
+)
+"""The program of a step of decode does these parts, in this order."""
+
+PREFILL = {
+    "norm": (1, 2),
+    "query": (2, 7),
+    "key": (7, 12),
+    "value": (12, 17),
+    "rotation": (17, 18),
+    "scores": (18, 23),
+    "softmax": (23, 24),
+    "exp": (24, 25),
+    "normalise": (25, 26),
+    "values": (26, 31),
+    "output": (31, 36),
+    "up": (36, 41),
+    "gate": (41, 46),
+    "silu": (46, 47),
+    "down": (47, 52),
+    "turn": (52, 57),
 }
-"""The program of a phase does these parts, in this order."""
+"""The program of prefill does these parts, from a reading to another one; products and turns have four steps, with a
+reading behind each and one at the end."""
 
 LINE = {
     "meeting": (1, 2),
@@ -87,18 +89,31 @@ LINE = {
 """The program of a line has these parts, each between two of its readings."""
 
 
+@dataclass(frozen=True)
+class PrefillPart:
+    """A `PrefillPart` says what the steps of a part of a layer take on a PE, while tiles move.
+
+    Attributes
+    ----------
+    first : float
+        With what is prepared before it.
+    further : float
+        On average over steps that take their tiles from one buffer and from the other.
+    """
+
+    first: float
+    further: float
+
+
 @lru_cache(256)
-def part_cycles(
-    machine: Machine, phase: Literal["decode", "prefill"], features: int, tokens: int, ffn: int
-) -> Mapping[str, int]:
-    """Return the cycles of each part of a layer on a PE, by name.
+def decode_parts(machine: Machine, features: int, tokens: int, ffn: int) -> Mapping[str, int]:
+    """Return the cycles of each part of a layer of decode on a PE, by name.
 
     Parameters
     ----------
     machine : Machine
-    phase : {"decode", "prefill"}
     features, tokens, ffn : int
-        Features, tokens (of the cache, or of the prompt) and features of the feed-forward that a PE has.
+        Features, tokens of the cache and features of the feed-forward that a PE has.
 
     Raises
     ------
@@ -107,11 +122,34 @@ def part_cycles(
     UnsupportedError
         The tiles do not fit into a PE.
     """
-    sizes = {"d": features, "t": tokens, "f": ffn}
-    what = f"{features} features, {tokens} tokens and {ffn} features of the feed-forward on a PE"
-    names = PARTS[phase]
-    took = np.diff(_readings(machine, phase, sizes, what)[: len(names) + 2])
-    return MappingProxyType({name: int(cycles - took[0]) for name, cycles in zip(names, took[1:], strict=True)})
+    took = np.diff(_of_tiles(machine, "decode", features, tokens, ffn)[: len(DECODE) + 2])
+    return MappingProxyType({name: int(cycles - took[0]) for name, cycles in zip(DECODE, took[1:], strict=True)})
+
+
+@lru_cache(256)
+def prefill_parts(machine: Machine, features: int, tokens: int, ffn: int) -> Mapping[str, PrefillPart]:
+    """Return the cycles of each part of a layer of prefill on a PE, by name; parts without steps have a first one only.
+
+    Parameters
+    ----------
+    machine : Machine
+    features, tokens, ffn : int
+        Features, tokens of the prompt and features of the feed-forward that a PE has.
+
+    Raises
+    ------
+    ConfigError
+        The parser's library is missing; the message says how it is installed.
+    UnsupportedError
+        The tiles do not fit into a PE.
+    """
+    took = np.diff(_of_tiles(machine, "prefill", features, tokens, ffn))
+    took -= took[0]  # of a reading
+    found = {}
+    for name, (begin, end) in PREFILL.items():
+        further = took[begin + 1 : end - 1]
+        found[name] = PrefillPart(float(took[begin]), float(further[:2].mean()) if further.size else 0.0)
+    return MappingProxyType(found)
 
 
 @lru_cache(16)
@@ -120,6 +158,11 @@ def line_parts(machine: Machine) -> Mapping[str, int]:
     read = _readings(machine, "line", {}, "sums over a line")
     reading = read[1] - read[0]
     return MappingProxyType({name: int(read[end] - read[begin] - reading) for name, (begin, end) in LINE.items()})
+
+
+def _of_tiles(machine: Machine, program: str, features: int, tokens: int, ffn: int) -> NDArray[np.int64]:
+    what = f"{features} features, {tokens} tokens and {ffn} features of the feed-forward on a PE"
+    return _readings(machine, program, {"d": features, "t": tokens, "f": ffn}, what)
 
 
 def _readings(machine: Machine, program: str, sizes: dict[str, int], what: str) -> NDArray[np.int64]:

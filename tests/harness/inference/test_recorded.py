@@ -31,21 +31,19 @@ def as_run():
 
 
 def test_program_a_takes_as_long_as_what_was_run():
-    """Decode to 2 %.  Prefill of few PEs shows what silu of small numbers saves, and up and gate take more than A."""
+    """Both to 2 %, and what a PE of a side adds to Prefill to 3 %."""
     assert {run.phase for run in RUNS} == {"decode", "prefill"}
     tiles: dict[tuple[int, int, int], list[recorded.RecordedRun]] = {}
     for run in RUNS:
         ours = waferllm_layers.composed(run.phase, run.tile, run.side, run.groups)
-        if run.phase == "decode":
-            assert ours == pytest.approx(run.cycles, rel=0.02), run
-        else:
-            assert 0.98 * run.cycles < ours < 1.1 * run.cycles, run
+        assert ours == pytest.approx(run.cycles, rel=0.02 if run.phase == "decode" else 0.014), run
+        if run.phase == "prefill":
             tiles.setdefault(run.tile, []).append(run)
     for tile, mine in tiles.items():
         if len(mine) > 1:
             *_, before, last = sorted(mine, key=lambda run: run.side)
             ours = [waferllm_layers.composed("prefill", tile, run.side) for run in (before, last)]
-            assert 0.9 < (ours[1] - ours[0]) / (last.cycles - before.cycles) < 1.01, tile
+            assert ours[1] - ours[0] == pytest.approx(last.cycles - before.cycles, rel=0.03), tile
 
 
 def test_what_is_held_out_is_carried_on_to():
@@ -68,7 +66,7 @@ def test_program_a_and_the_runs_agree_in_every_cell(as_run):
     assert {key[0] for key in runs} >= {"3", "4"}
     for key, cell in runs.items():
         ours = as_run[*key, "A"].modelled
-        assert ours == pytest.approx(cell.modelled, rel=0.015 if key[0] == "4" else 0.09), key
+        assert ours == pytest.approx(cell.modelled, rel=0.015 if key[0] == "4" else 0.025), key
         if key[0] == "4" and key[3] == 0.85:
             assert abs(cell.error) < 0.15, key
 

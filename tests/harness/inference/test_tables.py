@@ -37,7 +37,7 @@ def near(found, program, gigahertz, system="WaferLLM", limit=FAR):
     ("table", "program", "gigahertz", "least", "of"),
     [
         ("4", "A", 0.85, 12, 12),
-        ("3", "A", 1.1, 10, 12),
+        ("3", "A", 1.1, 9, 12),
         ("2", "A", 1.1, 7, 8),
         ("4", "B", 0.85, 10, 12),
         ("2", "B", 0.85, 8, 8),
