@@ -11,6 +11,12 @@
 
 enum { WSE_VEC_PORTABLE = 0, WSE_VEC_AVX2 = 1, WSE_VEC_AVX512 = 2 };
 
+/* Bits of a number of elements of which kernels leave something: AVX-512 has masks, AVX2 vectors of 8. */
+static inline Py_ssize_t wse_vec_odd_bits(int level)
+{
+    return level == WSE_VEC_AVX512 ? 0 : level == WSE_VEC_AVX2 ? 7 : -1;
+}
+
 /* [elements] Below a full vector a kernel costs about 13 ns: four 16-bit or eight f32 scalar forms. */
 enum { WSE_VEC_SHORT = 6 };
 
