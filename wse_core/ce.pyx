@@ -200,6 +200,14 @@ cdef inline uint64_t noticed(region_t* s, ce_t* ce, uint64_t when) noexcept nogi
     when += ce.prog.code[ce.pc].quiet
     return when if when < s.ahead else s.ahead - 1
 
+cdef inline void wait_until(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # Book the cycles before t as waits.
+    if ce.acct < t:
+        if TRACE:
+            traced_wait(s, ce, cell, t)
+        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
+        ce.acct = t
+
 cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Do and book everything that happened by itself in the cycles before t.
     cdef uint64_t start
@@ -216,11 +224,7 @@ cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
                 ce.wait = WAIT_PIPE
     if ce.uts and ce.next < t and between_instructions(ce) and quiet_ahead(ce):
         main_behind(s, ce, cell, t)
-    if ce.acct < t:
-        if TRACE:
-            traced_wait(s, ce, cell, t)
-        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
-        ce.acct = t
+    wait_until(s, ce, cell, t)
 
 cdef inline uint64_t when_of(region_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
     if thread < MAIN:
@@ -454,11 +458,7 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
     cdef uint64_t next
     if not flow_on(ce, th) or th.next > t or ce.pipe_free > t:
         return False
-    if ce.acct < t:
-        if TRACE:
-            traced_wait(s, ce, cell, t)
-        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
-        ce.acct = t
+    wait_until(s, ce, cell, t)
     ce.want_space = 0
     if th.n - th.k == 1 and flow_last(s, ce, cell, th, t):
         return False
@@ -559,7 +559,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                         first = ce.pipe_free
                     if first > t and first < s.ahead:       # it starts alone: nothing to see until then
                         ce.wait = WAIT_PIPE
-                        catch_up(s, ce, cell, first)
+                        wait_until(s, ce, cell, first)
                         t = first
         if not goes:
             thread = -1

@@ -199,8 +199,6 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
         stream_begins(s, f.plane, cell, k)
     ce.counts[COUNT_ELEMENTS] += 1
     ce.counts[COUNT_STEPS] += 1
-    if is_mac(f.op):
-        ce.counts[COUNT_MACS] += 1
     s.waiting = 1
     touched(s, t)
     book(ce, t, 1, 0)
@@ -209,7 +207,10 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     th.next = t + 1
     ce.rr = MAIN
     ce.main_state = MAIN_RUN
-    ce.next = t + 1 + drain_of(s, is_mac(f.op), th.k)
+    ce.next = t + 1 + s.f.p.drain
+    if is_mac(f.op):
+        ce.counts[COUNT_MACS] += 1
+        ce.next = t + 1 + drain_of(s, True, th.k)
     note_written(s, ce, f, th.base_a, th.k, t + 1)
     return True
 

@@ -170,11 +170,13 @@ cdef inline bint fits(ce_t* ce, const shape_t* shape, int k, int32_t* base) noex
     if shape.same[k] == 0:
         return True
     r = <const dsr_t*>(<char*>ce + shape.place[k])
-    if (all_but_base(r, shape.kept) != shape.same[k] or <uint16_t>(r.base - shape.lowest[k]) > shape.span[k]
-            or r.base & shape.odd[k]):
+    if all_but_base(r, shape.kept) != shape.same[k]:
         return False
-    base[0] = base_in(ce, r)
-    return True
+    if not shape.moves:
+        base[0] = shape.lowest[k]
+        return True
+    base[0] = r.base
+    return <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k] and r.base & shape.odd[k] == 0
 
 cdef inline fifo_t* fifo_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     return <fifo_t*>(<char*>ce + ce.prog.fifo_at) + desc(ce, o).xdsr

@@ -162,7 +162,6 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t gap            # issue to the next instruction of the thread, if nothing else says more [cycles]
     uint16_t latency        # issue to use of the result [cycles]
     uint32_t imm
-    uint32_t next           # index of the next instruction
     uint32_t target         # index of the branch target
     uint32_t at             # code word index, for people
     uint16_t reads          # registers read at issue
@@ -172,7 +171,8 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
     uint16_t writes_on      # so many from here on only write constants to the CE block: `patch_t`
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
-    uint32_t work           # its place in region_t.work; 64 bytes together: cheap to multiply with
+    uint32_t work           # its place in region_t.work
+    uint32_t pad            # 64 bytes together: cheap to multiply with
 
 cdef enum:                  # what an instruction of constants writes
     PATCH_WORD = 0          # a register, or the number of a DSR of which there is no more
@@ -269,6 +269,7 @@ ctypedef struct thread_t:   # a vector operation in progress
 
 ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
     const form_t* form      # NULL: nothing that holds for another set-up
+    uint32_t steps
     uint32_t n              # of a flow in rows the elements of a row
     uint64_t same[3]        # of b, c, a: all of the DSR but its base, 0 = the operand has none
     uint64_t kept           # the program's
@@ -276,6 +277,7 @@ ctypedef struct shape_t:    # what the last set-up of a vector instruction came 
     uint16_t span[3]
     uint16_t odd[3]         # without these bits
     uint16_t place[3]       # where these DSRs lie in the CE block
+    uint16_t moves          # 0: the program moves no DSR, and the base is the lowest one
     # of an operation in memory: what it takes as a whole (whole.pxd)
     uint8_t way             # WAY_*: its cycles depend on nothing but the distance of its sources modulo `distances`
     uint8_t packed          # its operands are contiguous
@@ -285,7 +287,7 @@ ctypedef struct shape_t:    # what the last set-up of a vector instruction came 
     uint8_t learned         # set of distances for which the following is known
     uint8_t last[N_DISTANCES]   # conflict cycles of the last step
     uint32_t lost[N_DISTANCES]      # of all steps
-    uint32_t steps
+    uint32_t drain          # cycles from the last step to the next issue
 
 ctypedef struct fifo_t:
     uint16_t head

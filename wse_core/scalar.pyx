@@ -61,8 +61,7 @@ cdef inline bint dsr_in_use(ce_t* ce, const instr_t* ins) noexcept nogil:
     # A microthread uses a DSR that the instruction names.
     return ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
 
-cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
-    # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
+cdef uint64_t main_waits(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef uint64_t when = issues_when(ce, ins)
     ce.main.wait = WAIT_PIPE
@@ -210,16 +209,16 @@ cdef inline int64_t address_named(ce_t* ce, const instr_t* ins) noexcept nogil:
     # Of a load or store.
     return (ins.imm + (ce.regs[ins.b & 15] if ins.b >> 4 == FILE_REG else 0)) & 0xFFFF
 
-cdef inline int taken_to(region_t* s, ce_t* ce, uint32_t target) noexcept nogil:
+cdef inline int taken_to(region_t* s, const instr_t* target) noexcept nogil:
     # What a taken branch costs: less if all that follows is the end of the task.
-    return s.f.p.taken_end if ce.prog.code[target].op == OP_DONE else s.f.p.taken
+    return s.f.p.taken_end if target.op == OP_DONE else s.f.p.taken
 
 cdef enum:                  # what came of a plain instruction
     PLAIN_FAULT = 0         # it faults, and nothing was done
     PLAIN_DONE = 1
     PLAIN_PATCH = 2         # it was left: it and those behind it only write constants (`patched`)
 
-cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* following, uint32_t* gap,
+cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_t** following, uint32_t* gap,
                          bint leaves=False) noexcept nogil:
     # What a plain instruction does to registers, SRAM and DSRs; a branch says what follows, and when.  PLAIN_*, the
     # last one if `leaves`, a constant: looked at here, it costs other instructions nothing.
@@ -269,12 +268,12 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* fo
         executed(s, ins)
         value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
         if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
-            following[0] = ins.target
-            gap[0] = ins.slots - 1 + taken_to(s, ce, ins.target)
+            following[0] = ce.prog.code + ins.target
+            gap[0] = ins.slots - 1 + taken_to(s, following[0])
         else:
             gap[0] = ins.slots - 1 + s.f.p.not_taken
     elif form == FORM_JMP:
-        following[0] = ins.target
+        following[0] = ce.prog.code + ins.target
         gap[0] = s.f.p.taken
     else:
         if not sram_at(ce, address_named(ce, ins), ins.wa, &index):
@@ -288,7 +287,8 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* fo
 
 cdef int do_one(region_t* s, ce_t* ce, const instr_t* ins) noexcept nogil:
     # The same where that is rare, of an instruction that is no branch.
-    cdef uint32_t following = 0, gap = 0
+    cdef const instr_t* following
+    cdef uint32_t gap
     return do_plain(s, ce, ins, &following, &gap)
 
 cdef void plain_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
@@ -338,39 +338,51 @@ cdef inline const instr_t* patched(region_t* s, ce_t* ce, const instr_t* ins, co
         if ins == end:
             return ins
 
-cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n, bint beside) noexcept nogil:
+cdef inline void end_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    ce.main_state = MAIN_IDLE
+    if TRACE:
+        emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.task % N_CONTROL_IDS, 0, ce.task >= N_CONTROL_IDS)
+
+cdef inline uint64_t issues_from(ce_t* ce, const instr_t* ins, uint64_t free) noexcept nogil:
+    # First cycle from `free` on in which all registers that the instruction reads are ready.
+    return free if ce.ready_max <= free else registers_when(ce, ins, free)
+
+cdef inline bint done_together(region_t* s, ce_t* ce, uint32_t cell, uint64_t* at, uint64_t* n,
+                               bint beside) noexcept nogil:
     # The instruction that issues in cycle `at` and those that follow it, booked together, as long as they are plain or
-    # whole operations in memory.  `at` becomes the cycle of the last issue.  True: it is the cycle in which the next
-    # instruction, of another kind or one that faults, issues; it does not touch the router.  Adds to `n` how many were
-    # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet.
-    cdef const instr_t* code = ce.prog.code
-    cdef const instr_t* ins = code + ce.pc
+    # whole operations in memory, and the end of the task.  `at` becomes the cycle of the last issue.  True: it is the
+    # cycle in which the next instruction, of another kind or one that faults, issues; it does not touch the router.
+    # Adds to `n` how many were done, less one where none is to follow.  `beside`: with microthreads that wait, only
+    # what is quiet.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef const instr_t* did = NULL              # the last one that was done, in cycle `issued`
+    cdef const instr_t* following
+    cdef const patch_t* patch
+    cdef shape_t* shape
     cdef uint64_t begun = at[0], t = begun, issued = begun, free, acct, last = begun, ahead = s.ahead
     cdef uint64_t busy = 0, wholes = 0, over = 0    # cycles of plain instructions, of whole operations but the start
-    cdef uint32_t done = 0, gap, following, lost = 0, slots = 0, cycles = 0
+    cdef uint32_t done = 0, gap, lost = 0, slots = 0, cycles = 0
     cdef bint goes = True
-    cdef const instr_t* after
-    cdef const patch_t* patch
     cdef int how
+    ce.main_state = MAIN_RUN
     while True:
+        following = ins + 1
         if ins.flags & I_PLAIN:
             gap = ins.gap
-            following = ins.next
             how = do_plain(s, ce, ins, &following, &gap, True)
             if how == PLAIN_PATCH:
-                patch = ce.prog.patches + (ins - code)
+                patch = ce.prog.patches + (ins - ce.prog.code)
                 if not beside and ce.ready_max <= t + 1 and t + patch.cycles <= ahead:
-                    after = patched(s, ce, ins, patch, &slots, &cycles)
-                    if after == ins:
+                    following = patched(s, ce, ins, patch, &slots, &cycles)
+                    if following == ins:
                         break
-                    done += <uint32_t>(after - ins)
-                    did = after - 1
+                    done += <uint32_t>(following - ins)
+                    did = following - 1
                     busy += slots
                     free = t + cycles
                     issued = free - did.gap
-                    ins = after
-                    t = free if ce.ready_max <= free else registers_when(ce, ins, free)
+                    ins = following
+                    t = issues_from(ce, ins, free)
                     if t >= ahead:
                         goes = False
                         break
@@ -378,36 +390,46 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
                 how = do_one(s, ce, ins)
             if how == PLAIN_FAULT:
                 break
-            results_wait(ce, ins, t)
             busy += ins.slots
             free = t + gap
+            if unlikely(ins.flags & I_LATE or ce.ready_max > free):     # what is ready by then, nobody waits for
+                results_wait(ce, ins, t)
         elif not TRACE and ins.flags & I_VECTOR:
-            over = vec_whole(s, ce, t, ins, &lost)
+            shape = s.shapes + ins.shape
+            over = vec_whole(s, ce, t, ins, shape, &lost)
             if over == 0:
                 break
-            following = ins.next
             last = over - 1 - lost
             wholes += over - t - s.f.p.start
-            free = over + drain_of(s, s.shapes[ins.shape].mac, s.shapes[ins.shape].n)
+            free = over + shape.drain
+        elif not beside and ins.op == OP_DONE:
+            end_task(s, ce, cell, t)
+            done += 1
+            busy += ins.slots
+            free = t + ins.gap
+            issued = t
+            did = ins
+            ins = following
+            goes = False
+            break
         else:
             goes = not ins.flags & I_REAL
             break
         done += 1
         issued = t
         did = ins
-        ins = code + following
-        t = free if ce.ready_max <= free else registers_when(ce, ins, free)
+        ins = following
+        t = issues_from(ce, ins, free)
         if t >= ahead or beside and ins.quiet == 0:
             goes = False
             break
     if did != NULL:
-        acct = issued + did.slots if did.flags & I_PLAIN else last + 1 + lost
-        ce.main_state = MAIN_RUN
+        acct = last + 1 + lost if did.flags & I_VECTOR else issued + did.slots
         ce.rr = MAIN
-        ce.pc = <uint32_t>(ins - code)
+        ce.pc = <uint32_t>(ins - ce.prog.code)
         ce.next = free
         ce.pipe_free = acct
-        ce.tail_conflict = 0 if did.flags & I_PLAIN else <uint16_t>lost
+        ce.tail_conflict = <uint16_t>lost if did.flags & I_VECTOR else 0
         touched(s, last)
         n[0] += done - 1
         if goes:
@@ -427,7 +449,7 @@ cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint6
     # `exec_main` for the main thread alone: the instruction that issues in cycle t and those that follow it, and the
     # next one of another kind, unless it touches the router.  Returns the cycle of the last issue, adds their number
     # less one to `n`.  Gain: two thirds of the instructions of each.
-    if TRACE and s.checks != NULL or done_together(s, ce, &t, n, False):
+    if TRACE and s.checks != NULL or done_together(s, ce, cell, &t, n, False):
         exec_main(s, ce, cell, t)
     return t
 
@@ -440,7 +462,7 @@ cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, ui
         return 0
     ce.counts[COUNT_STALL_PIPE] += t - ce.acct
     ce.acct = t
-    if done_together(s, ce, &t, n, True):
+    if done_together(s, ce, cell, &t, n, True):
         exec_main(s, ce, cell, t)
     return t
 
@@ -453,33 +475,41 @@ cdef inline bint counted_down(ce_t* ce, const instr_t* ins) noexcept nogil:
 cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Issue the main thread's next instruction in cycle t; all its effects are in t.
     cdef const instr_t* ins = ce.prog.code + ce.pc
-    cdef int form = ins.form
-    cdef uint32_t value, following, gap
-    cdef uint64_t stamp
-    cdef filter_t* f
     ce.main_state = MAIN_RUN
     ce.counts[COUNT_INSTRUCTIONS] += 1
     ce.rr = MAIN
     if ins.flags & I_VECTOR:
         if not is_done_again(ins) or counted_down(ce, ins):
-            ce.pc = ins.next
+            ce.pc += 1
         book(ce, t, 1, 0)
         issue_vector(s, ce, cell, t, ins)
         return
     book(ce, t, ins.slots, 0)
     ce.next = t + ins.gap
-    ce.pc = ins.next
+    ce.pc += 1
+    if ins.op == OP_DONE:
+        end_task(s, ce, cell, t)
+    elif ins.op == OP_ACTIVATE:
+        activate(s, ce, cell, t, ins.a)
+    else:
+        exec_scalar(s, ce, cell, t, ins)
+
+cdef void exec_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    # The others of them, booked already.
+    cdef int form = ins.form
+    cdef const instr_t* following = ins + 1
+    cdef uint32_t value, gap = ins.gap
+    cdef uint64_t stamp
+    cdef filter_t* f
     if TRACE and s.checks != NULL and (form == FORM_LD or form == FORM_ST):
         s.watch[cell].at[MAIN] = ins.at
         touches(s, ce, cell, t, MAIN, <uint32_t>address_named(ce, ins), address_named(ce, ins), ins.wa, form == FORM_ST,
                 False)
     if ins.flags & I_PLAIN:
-        following = ins.next
-        gap = ins.gap
         if not do_plain(s, ce, ins, &following, &gap):
             plain_fault(s, ce, cell, t, ins)
             return
-        ce.pc = following
+        ce.pc = <uint32_t>(following - ce.prog.code)
         ce.next = t + gap
     elif form == FORM_JMP:
         if ins.op == OP_TRAP:
@@ -501,15 +531,8 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
             depth_of(ce)[0] -= 1
             ce.pc = stack_of(ce)[depth_of(ce)[0]]
             ce.next = t + s.f.p.ret
-        elif ins.op == OP_DONE:
-            ce.main_state = MAIN_IDLE
-            if TRACE:
-                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.task % N_CONTROL_IDS, 0,
-                     ce.task >= N_CONTROL_IDS)
     elif form == FORM_TASK:
-        if ins.op == OP_ACTIVATE:
-            activate(s, ce, cell, t, ins.a)
-        elif ins.op != OP_BLOCK and ins.op != OP_UNBLOCK:
+        if ins.op != OP_BLOCK and ins.op != OP_UNBLOCK:
             ce.prng = ins.a & 3
         elif ins.a >= N_TASK_IDS:
             hold(s, ce, ins.a - N_TASK_IDS, ins.op == OP_BLOCK)

@@ -15,7 +15,7 @@ from wse_core.flow cimport ABLE, NOT_ABLE, STARVED, TOOK_LAST, UNCERTAIN, any_in
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
-from wse_core.scalar cimport main_when, takes_heads
+from wse_core.scalar cimport main_waits, takes_heads
 from wse_core.vecop cimport last_is_advance, vec_complete
 
 
@@ -97,7 +97,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     known[0] = TURN_ENDS
     if ce.main_state != MAIN_IDLE:
         if g.main_level >= ut_of(ce, ctz64(ce.uts)).form.level:
-            when = main_when(s, ce, t)
+            when = main_waits(s, ce, t)
             if when < stop:
                 stop = when
     elif takes_heads(s, ce) or (g.bound >> TASK_TEARDOWN) & 1:

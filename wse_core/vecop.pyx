@@ -418,8 +418,8 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
         lowest = <int64_t>ce.prog.code_words - before
         highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - behind
         shape.odd[k] = o.words - 1
-    if not ce.prog.moves:       # the base is the descriptor's; what stands before the number says nothing
-        lowest, highest = 0, 0xFFFF
+    if not ce.prog.moves:       # what stands before the number says nothing
+        lowest = highest = desc_of(ce, r).base
         shape.odd[k] = 0
     shape.lowest[k] = <uint16_t>lowest
     shape.span[k] = <uint16_t>(highest - lowest)
@@ -456,6 +456,7 @@ cdef void note_whole(region_t* s, const num_t* num, const instr_t* ins, shape_t*
     shape.saves = (f.a.flags | f.b.flags | f.c.flags) & F_SAVE != 0
     shape.mac = is_mac(f.op)
     shape.steps = (shape.n + f.group - 1) // f.group
+    shape.drain = <uint32_t>drain_of(s, shape.mac, shape.n)
     shape.way = WAY_NOT
     if (shape.form != NULL and f.kind == KIND_BULK and in_one(&f.a) and in_one(&f.b) and in_one(&f.c)
             and shape.n > 0 and not f.one_bank and not f.live and not ins.flags & I_FETCH
@@ -506,6 +507,7 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     f = th.form
     shape.n = th.n
     shape.kept = ce.prog.dsr_kept
+    shape.moves = ce.prog.moves
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
     note_whole(s, &ce.prog.num, ins, shape, f)

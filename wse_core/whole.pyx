@@ -55,8 +55,8 @@ cdef inline void save_base(ce_t* ce, const shape_t* shape, const opnd_t* o, int 
     if o.flags & F_SAVE and o.mode == OPND_MEM1D:
         (<dsr_t*>(<char*>ce + shape.place[k])).base = <uint16_t>(base + <int32_t>shape.n * o.step)
 
-cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, uint32_t* conflict) noexcept nogil:
-    cdef shape_t* shape = &s.shapes[ins.shape]
+cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, shape_t* shape,
+                        uint32_t* conflict) noexcept nogil:
     cdef int32_t a = 0, b = 0, c = 0, n
     cdef uint32_t distance, lost, last
     cdef uint64_t over

@@ -482,7 +482,6 @@ cdef _program(Memory m, number, program, machine, dict known):
                 i.gap += fabric_load
         i.work = (i.op * N_HALVES + g.num.half) * WORK_COLUMNS
         i.at = at
-        i.next = n + 1
         if i.op == OP_LD16 or i.op == OP_ST16:      # whatever its address is
             i.flags = i.flags & ~(I_PLAIN | I_REAL) | (I_REAL if g.registers else I_PLAIN)
         s.f.reroutes |= i.op == OP_ROUTE
@@ -550,10 +549,10 @@ cdef inline uint32_t _least(const program_t* g, const params_t* p, const instr_t
     cdef int taken
     if i.form == FORM_BR:
         taken = p.taken_end if g.code[i.target].op == OP_DONE else p.taken
-        return i.slots - 1 + min(taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
+        return i.slots - 1 + min(taken + g.code[i.target].quiet, p.not_taken + (i + 1).quiet)
     if i.form == FORM_JMP:
         return p.taken + g.code[i.target].quiet
-    return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + g.code[i.next].quiet
+    return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + (i + 1).quiet
 
 cdef bint _name_more(instr_t* i, const instr_t* follower) noexcept:
     # An instruction names ahead what a follower does; whether that was more.
@@ -594,7 +593,7 @@ cdef void _note_quiet(program_t* g, const params_t* p) noexcept:
                     i.quiet = <uint8_t>least
                     changed = True
                 if i.form != FORM_JMP:
-                    changed = _name_more(i, &g.code[i.next]) or changed
+                    changed = _name_more(i, i + 1) or changed
                 if i.form == FORM_JMP or i.form == FORM_BR:
                     changed = _name_more(i, &g.code[i.target]) or changed
 
