@@ -56,11 +56,14 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put files that take long first, so that no process is left alone with one of them at the end; mark long tests."""
+    """Put files that take long first, so that no process is left alone with one of them at the end; mark long tests.
+
+    Who waits for the first test that fails, as `tests.faults` does, has them last.
+    """
     for item in items:
         if costs.is_long(item):
             item.add_marker("long")
-    items.sort(key=lambda item: -costs.cost_of_file(item))
+    items.sort(key=costs.cost_of_file, reverse="WSE_SHORT_FIRST" not in os.environ)
 
 
 def pytest_collection_finish():
