@@ -27,7 +27,7 @@ import pytest
 
 import wse_core
 from tests import costs, shared_load
-from tests.examples import PROFILE, PROFILES
+from tests.examples import FIRST_FAILURE, PHASES, PROFILE, PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,6 +41,7 @@ for name, (count, _) in PROFILES.items():
         name,
         max_examples=count,
         deadline=None,
+        phases=PHASES,
         derandomize=name == "ci",
         suppress_health_check=SLOW_HOST,
         print_blob=True,
@@ -58,12 +59,12 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """Put files that take long first, so that no process is left alone with one of them at the end; mark long tests.
 
-    Who waits for the first test that fails, as `tests.faults` does, has them last.
+    Where only the first failure is wanted, as `tests.faults` does, they come last.
     """
     for item in items:
         if costs.is_long(item):
             item.add_marker("long")
-    items.sort(key=costs.cost_of_file, reverse="WSE_SHORT_FIRST" not in os.environ)
+    items.sort(key=costs.cost_of_file, reverse=not FIRST_FAILURE)
 
 
 def pytest_collection_finish():

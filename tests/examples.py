@@ -11,7 +11,10 @@ from itertools import product
 
 import hypothesis
 
-__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "mixed", "seeds", "some"]
+__all__ = [
+    *("FIRST_FAILURE", "PHASES", "PROFILE", "PROFILES", "SLOW_BUILD", "SOAK"),
+    *("examples", "few", "mixed", "seeds", "some"),
+]
 
 PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (8, 0.12), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
@@ -20,6 +23,9 @@ PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
 SLOW_BUILD = PROFILE == "smoke"
 """Whether compiled code is tens of times slower than in a release, as in a tracing build."""
 SOAK = PROFILE == "soak"
+FIRST_FAILURE = "WSE_FIRST_FAILURE" in os.environ
+"""Whether all that is wanted is that some test fails: short ones come first then, and nothing is shrunk."""
+PHASES = [phase for phase in hypothesis.Phase if not FIRST_FAILURE or phase != hypothesis.Phase.shrink]
 
 
 def examples(count, shrink=True, least=3):
@@ -27,7 +33,7 @@ def examples(count, shrink=True, least=3):
 
     A seed of a random program says no more if it is smaller, so that a test of seeds need not look for smaller ones.
     """
-    phases = [phase for phase in hypothesis.Phase if shrink or phase != hypothesis.Phase.shrink]
+    phases = [phase for phase in PHASES if shrink or phase != hypothesis.Phase.shrink]
     return hypothesis.settings(max_examples=max(least, round(count * PROFILES[PROFILE][1])), phases=phases)
 
 

@@ -47,7 +47,7 @@ def status_of(room: FaultRoom, limit: float | None = None) -> int:
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--benchmark-disable"]
     command += ["-m", "not packaging", "-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
     command += ["--no-loadscope-reorder", *room.tests]
-    environment = {**os.environ, "PYTHONPATH": str(TREE), "WSE_SHORT_FIRST": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(TREE), "WSE_FIRST_FAILURE": "1"}
     try:
         done = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
