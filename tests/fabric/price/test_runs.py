@@ -107,6 +107,28 @@ def test_a_piece_of_code_costs_what_its_numbers_say(preset, numbers):
     assert sum(found.lines.values()) == found.alone
 
 
+def test_turns_are_counted_by_either_half_of_a_number():
+    """What a word in memory says is known from one instruction to the next, in pairs of registers too."""
+    took = []
+    for half in (0, 1):
+        p = Program("halves")
+        number, copy, at = p.scalar("number", "u32", 0x2_0005), p.scalar("copy", "u32"), p.reg16("at")
+        with p.task("main"):
+            pair, turns = p.reg32("pair"), p.reg16("turns")
+            p.ld32(pair, number)
+            p.st32(pair, copy)
+            p.ldi(at, copy)
+            p.ld16(turns, at, offset=half)
+            turn = p.label()
+            p.sub16(turns, turns, 1)
+            p.br16("ne", turns, 0, turn)
+        p.start("main")
+        spec = FabricSpec(machine(), 1, 1, (p.assemble(),), np.zeros((1, 1), np.int16), {})
+        assert compared(spec)
+        took.append(price_run(spec.programs[0], spec.machine))
+    assert took[0] > took[1]  # five turns, and two
+
+
 def test_a_run_that_depends_on_data_is_refused_by_name():
     p = Program("asks")
     n = p.scalar("n", "u16")

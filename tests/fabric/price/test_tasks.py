@@ -152,6 +152,22 @@ def asked(write, **more):
     return price(p, **more).tasks["main"]
 
 
+@pytest.mark.parametrize("somewhere", [False, True])
+def test_behind_a_store_to_an_unknown_place_no_word_is_known(somewhere):
+    def write(p, register):
+        place, one, end = p.scalar("place", "u16"), p.reg16("one"), p.new_label()
+        p.mov16(one, 1)
+        p.st16(one, place)
+        if somewhere:
+            p.st16(one, register)
+        p.ld16(one, place)
+        p.br16("eq", one, 1, end)
+        p.nop()
+        p.place(end)
+
+    assert bool(asked(write).unknown) == somewhere
+
+
 def test_odds_of_a_branch_give_the_mean_of_both_ways():
     def write(p, register):
         end = p.new_label()
