@@ -95,6 +95,31 @@ def test_operations_cost_what_their_price_says(tmp_path):
     assert total == sum(priced.values())  # the task, to the cycle
 
 
+def test_a_microthread_waits_for_itself_behind_an_operation_of_the_main_thread(tmp_path):
+    send, receive = Program("send"), Program("receive")
+    word = send.array("word", 1, "f32", [2.5])
+    send.output_queue(0, 3)
+    with send.task("main"):
+        with send.loop(30):
+            send.nop()
+        send.fmovs(send.fabout(3, 1), word)
+    result, numbers = receive.array("result", 1, "f32"), receive.array("numbers", 8, "f32")
+    receive.input_queue(0, 3)
+    with receive.task("main"):
+        receive.fmovs(result, receive.fabin(3, 1), async_=receive.async_())
+        receive.fadds(numbers, numbers, numbers)
+    layout = Layout(2, 1)
+    layout.place(send, 0, 0)
+    layout.place(receive, 1, 0)
+    layout.route(3, (0, 0), rx="R", tx="E")
+    layout.route(3, (1, 0), rx="W", tx="R")
+    found = lines_of(recorded(tmp_path / "late.h5", layout), region=(1, 0, 1, 1))
+    taken, added = (found[line] for line in sorted(line for line in found if ":" in line))
+    assert (added.count, added.beside, added.waiting) == (1, 0, 0)
+    assert (taken.count, taken.cycles) == (1, 0)
+    assert taken.waiting > 30
+
+
 def test_the_command_prints_what_the_module_says(tmp_path, capsys):
     path = recorded(tmp_path / "two.h5", two(machine()))
     assert cli.main(["view", str(path), "--profile", "--json"]) == 0
