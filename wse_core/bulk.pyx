@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from wse_core.account cimport *
 from wse_core.alu cimport alu
-from wse_core.arithmetic cimport bits_of_f32, f32_add, f32_max, f32_min, f32_mul, f32_of_bits, f32_sub
+from wse_core.arithmetic cimport bits_of_f32, f32_add, f32_fma, f32_max, f32_min, f32_mul, f32_of_bits, f32_sub
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
@@ -109,7 +109,7 @@ cdef inline void vec_each(ce_t* ce, const form_t* f, const places_t* at, uint32_
             reg_write(ce, a.reg, a.words, r)
 
 cdef inline void f32_each(const form_t* f, const places_t* at, uint32_t n, int op) noexcept nogil:
-    # n results of two f32 numbers each, in memory or constants; `op` is a constant.
+    # n results of two f32 numbers each, in memory or constants; `op`, an `OP_*`, is known to the compiler.
     cdef uint16_t* pa = at.a
     cdef uint32_t vb = at.b_value, vc = at.c_value
     cdef uint32_t[2] constants
@@ -133,8 +133,10 @@ cdef inline void f32_each(const form_t* f, const places_t* at, uint32_t n, int o
             vb = f32_mul(vb, vc, 0)
         elif op == OP_FMAXS:
             vb = f32_max(vb, vc, 0)
-        else:
+        elif op == OP_FMINS:
             vb = f32_min(vb, vc, 0)
+        else:
+            vb = f32_fma(vc, at.scalar, vb, 0)
         (<uint32_t*>pa)[0] = vb
         pa += a
         pb += b
@@ -191,6 +193,8 @@ cdef inline bint f32_elements(ce_t* ce, const form_t* f, const places_t* at, uin
             f32_each(f, at, n, OP_FMAXS)
         elif f.op == OP_FMINS:
             f32_each(f, at, n, OP_FMINS)
+        elif f.op == OP_FMACS and not ce.prog.num.separate:
+            f32_each(f, at, n, OP_FMACS)
         else:
             return False
         return True
@@ -203,11 +207,57 @@ cdef inline bint f32_elements(ce_t* ce, const form_t* f, const places_t* at, uin
             return True
     return False
 
+cdef inline void half_each(ce_t* ce, const form_t* f, const places_t* at, uint32_t n, int op,
+                           int b_words) noexcept nogil:
+    # n results of 16 bits each, of numbers in memory or constants; `op` and `b_words` are known to the compiler.
+    cdef uint16_t* pa = at.a
+    cdef uint16_t[4] constants
+    cdef const uint16_t* pb = at.b
+    cdef const uint16_t* pc = at.c
+    cdef int64_t a = f.a.step, b = f.b.step, c = f.c.step       # 0 of what is no memory
+    word_to(&constants[0], 2, at.b_value)
+    word_to(&constants[2], 2, at.c_value)
+    if not walks(&f.b):
+        pb = &constants[0]
+    if not walks(&f.c):
+        pc = &constants[2]
+    while n:
+        n -= 1
+        pa[0] = <uint16_t>alu(op, &ce.prog.num, word_at(pb, b_words), pc[0], 0)
+        pa += a
+        pb += b
+        pc += c
+
+cdef inline bint half_elements(ce_t* ce, const form_t* f, const places_t* at, uint32_t n) noexcept nogil:
+    # The same of 16 bits, of which exponentials are made.  Gain: half of the instructions of an element.
+    if not walks(&f.a) or not (walks(&f.b) or f.b.mode == OPND_CONST):
+        return False
+    if f.op == OP_FS2H:
+        half_each(ce, f, at, n, OP_FS2H, 2)
+        return True
+    if f.op == OP_MOV16:
+        half_each(ce, f, at, n, OP_MOV16, 1)
+        return True
+    if not (walks(&f.c) or f.c.mode == OPND_CONST):
+        return False
+    if f.op == OP_ADD16:
+        half_each(ce, f, at, n, OP_ADD16, 1)
+    elif f.op == OP_SUB16:
+        half_each(ce, f, at, n, OP_SUB16, 1)
+    elif f.op == OP_AND16:
+        half_each(ce, f, at, n, OP_AND16, 1)
+    else:
+        return False
+    return True
+
 cdef void elements(ce_t* ce, const form_t* f, const places_t* at, uint32_t n, bint packed) noexcept nogil:
     # n elements of an operation all of whose operands are flat and checked; `packed`: contiguous too.
     if packed and n >= 4 and vec_contiguous(ce, f, at, n):
         return
-    if not ce.prog.num.ftz and f.a.words == 2 and f32_elements(ce, f, at, n):
+    if f.a.words == 1:
+        if half_elements(ce, f, at, n):
+            return
+    elif not ce.prog.num.ftz and f32_elements(ce, f, at, n):
         return
     if f.op == OP_FADDS:
         if not ce.prog.num.ftz and (f.b.mode == OPND_REG and f.c.mode == OPND_MEM1D

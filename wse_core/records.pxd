@@ -172,7 +172,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t writes_on      # so many from here on only write constants to the CE block: `patch_t`
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
     uint32_t work           # its place in region_t.work
-    uint32_t pad            # 64 bytes together: cheap to multiply with
+    uint32_t patch          # its patch_t, bytes from the first one; 64 bytes together: cheap to multiply with
 
 cdef enum:                  # what an instruction of constants writes
     PATCH_WORD = 0          # a register, or the number of a DSR of which there is no more

@@ -213,15 +213,10 @@ cdef inline int taken_to(region_t* s, const instr_t* target) noexcept nogil:
     # What a taken branch costs: less if all that follows is the end of the task.
     return s.f.p.taken_end if target.op == OP_DONE else s.f.p.taken
 
-cdef enum:                  # what came of a plain instruction
-    PLAIN_FAULT = 0         # it faults, and nothing was done
-    PLAIN_DONE = 1
-    PLAIN_PATCH = 2         # it was left: it and those behind it only write constants (`patched`)
-
-cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_t** following, uint32_t* gap,
-                         bint leaves=False) noexcept nogil:
-    # What a plain instruction does to registers, SRAM and DSRs; a branch says what follows, and when.  PLAIN_*, the
-    # last one if `leaves`, a constant: looked at here, it costs other instructions nothing.
+cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_t** following,
+                          uint32_t* gap) noexcept nogil:
+    # What a plain instruction does to registers, SRAM and DSRs; a branch says what follows, and when.  False: it
+    # faults, and nothing was done.
     cdef int form = ins.form
     cdef dsr_t* d
     cdef desc_t* loaded
@@ -235,8 +230,6 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_
         if ins.flags & I_MAC:
             ce.counts[COUNT_MACS] += 1
     elif form == FORM_DSR:
-        if leaves and ins.writes_on:
-            return PLAIN_PATCH
         d = <dsr_t*>(<char*>ce + ins.place)
         value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
         if ins.op == OP_DSR_LOAD:
@@ -249,7 +242,7 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_
                 d.extent = loaded.extent[0]
                 d.stride = loaded.stride[0]
         elif d.number == 0:
-            return PLAIN_FAULT
+            return False
         else:
             executed(s, ins)
             if ins.op == OP_DSR_BASE:
@@ -261,8 +254,6 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_
             else:
                 d.stride = <int16_t><uint16_t>value
     elif form == FORM_LDI:
-        if leaves and ins.writes_on:
-            return PLAIN_PATCH
         reg_write(ce, ins.a, ins.wa, ins.imm)
     elif form == FORM_BR:
         executed(s, ins)
@@ -277,19 +268,13 @@ cdef inline int do_plain(region_t* s, ce_t* ce, const instr_t* ins, const instr_
         gap[0] = s.f.p.taken
     else:
         if not sram_at(ce, address_named(ce, ins), ins.wa, &index):
-            return PLAIN_FAULT
+            return False
         executed(s, ins)
         if form == FORM_LD:
             reg_write(ce, ins.a, ins.wa, sram_read(ce, index, ins.wa))
         else:
             sram_write(ce, index, ins.wa, reg_read(ce, ins.a, ins.wa))
-    return PLAIN_DONE
-
-cdef int do_one(region_t* s, ce_t* ce, const instr_t* ins) noexcept nogil:
-    # The same where that is rare, of an instruction that is no branch.
-    cdef const instr_t* following
-    cdef uint32_t gap
-    return do_plain(s, ce, ins, &following, &gap)
+    return True
 
 cdef void plain_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     # The fault of a plain instruction.
@@ -363,16 +348,13 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint32_t cell, uint64_t* a
     cdef uint64_t busy = 0, wholes = 0, over = 0    # cycles of plain instructions, of whole operations but the start
     cdef uint32_t done = 0, gap, lost = 0, slots = 0, cycles = 0
     cdef bint goes = True
-    cdef int how
     ce.main_state = MAIN_RUN
     while True:
         following = ins + 1
         if ins.flags & I_PLAIN:
-            gap = ins.gap
-            how = do_plain(s, ce, ins, &following, &gap, True)
-            if how == PLAIN_PATCH:
-                patch = ce.prog.patches + (ins - ce.prog.code)
-                if not beside and ce.ready_max <= t + 1 and t + patch.cycles <= ahead:
+            if not beside and ins.writes_on:
+                patch = <const patch_t*>(<const char*>ce.prog.patches + ins.patch)
+                if ce.ready_max <= t + 1 and t + patch.cycles <= ahead:
                     following = patched(s, ce, ins, patch, &slots, &cycles)
                     if following == ins:
                         break
@@ -387,8 +369,8 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint32_t cell, uint64_t* a
                         goes = False
                         break
                     continue
-                how = do_one(s, ce, ins)
-            if how == PLAIN_FAULT:
+            gap = ins.gap
+            if not do_plain(s, ce, ins, &following, &gap):
                 break
             busy += ins.slots
             free = t + gap
@@ -396,6 +378,8 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint32_t cell, uint64_t* a
                 results_wait(ce, ins, t)
         elif not TRACE and ins.flags & I_VECTOR:
             shape = s.shapes + ins.shape
+            if shape.way == WAY_NOT:
+                break
             over = vec_whole(s, ce, t, ins, shape, &lost)
             if over == 0:
                 break

@@ -62,7 +62,7 @@ cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, s
     cdef uint64_t over
     cdef const form_t* f
     cdef uint16_t* m
-    if shape.way == WAY_NOT or not (fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a)):
+    if not (fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a)):
         return 0
     if is_late(s, ce, t, shape.form, b, c):
         return 0

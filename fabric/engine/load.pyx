@@ -331,6 +331,7 @@ cdef void _places(program_t* g) noexcept:
     for k in range(g.n_code, 0, -1):
         i = &g.code[k - 1]
         p = &g.patches[k - 1]
+        i.patch = (k - 1) * <uint32_t>sizeof(patch_t)
         if i.form == FORM_DSR:
             i.place = <uint16_t>(g.dsr_at + g.dsr_slot[i.a >> 4][i.a & 15] * g.dsr_bytes)
         if not _patch(g, i, p):
