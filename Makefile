@@ -46,7 +46,7 @@ help:
 	@echo "make test      run the test suite"
 	@echo "make quick     run what fits between two edits: no test above half a second, few examples of each property"
 	@echo "make soak      run the test suite for hours: a thousand examples of each property, all fixed cases"
-	@echo "make faults    plant wrong changes of the source one by one and say how many of them tests see; hours"
+	@echo "make faults    plant wrong changes of the source one by one and say how many of them tests see; an hour"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
 	@echo "make checked   run the suite in a build with every run-time check on"

@@ -498,7 +498,7 @@ class TrainConfig(TrainFile):
             )
 
     def _check_that_memory_is_saved(self) -> None:
-        """Refuse to compute again what takes no less memory so."""
+        """Refuse to compute again what takes more memory so."""
         from fabric.networks.graph.plan import MemoryPlan
 
         plans = (
@@ -506,9 +506,9 @@ class TrainConfig(TrainFile):
             for recompute in (True, False)
         )
         again, kept = (plan.words(self._tokens) for plan in plans)
-        if again >= kept:
+        if again > kept:
             raise ConfigError(
-                f"nothing is saved: arrays take {again:,} words of a PE if stretches are computed again, "
+                f"memory is not saved but taken: arrays have {again:,} words of a PE if stretches are computed again, "
                 f"{kept:,} if their results are kept",
                 where="train.recompute",
                 hint="false",

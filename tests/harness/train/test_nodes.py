@@ -687,7 +687,7 @@ def test_what_is_computed_again_has_to_save_memory():
     rest += '[train]\niterations = 1\nloss = "mse"\n'
     text = f"[network]\ninputs = 1\n{nodes}\n{rest}"
     load(parse_train(text, "a.toml"))
-    with pytest.raises(ConfigError, match="arrays take 17 words of a PE .* again, 15 if") as caught:
+    with pytest.raises(ConfigError, match="arrays have 17 words of a PE .* again, 15 if") as caught:
         load(parse_train(text + "recompute = true\n", "a.toml"))
     assert caught.value.where == "a.toml: train.recompute"
 
