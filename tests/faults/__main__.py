@@ -39,8 +39,8 @@ def copy_tree() -> None:
             shutil.copy2(path, TREE)
 
 
-def status_of(room: FaultRoom, limit: float | None = None) -> int:
-    """Return the exit status of the room's tests in the copy, `FAILED` if they take more seconds than the limit.
+def ended(room: FaultRoom, limit: float | None = None) -> tuple[int, str]:
+    """Return the exit status of the room's tests in the copy, and who failed; `FAILED` if they take more seconds.
 
     Files whose tests take the least come first, so that most faults are seen in seconds.
     """
@@ -51,22 +51,24 @@ def status_of(room: FaultRoom, limit: float | None = None) -> int:
     try:
         done = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        return FAILED
-    return done.returncode
+        return FAILED, f"more than {limit:.0f} s"
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return done.returncode, "\n".join(line for line in lines if line.startswith(("E  ", "FAILED", "ERROR")))
 
 
 def seen_in(room: FaultRoom) -> list[bool]:
     """Return which faults of a room its tests see."""
     begun = time.monotonic()
-    if status_of(room) != 0:
-        raise SystemExit(f"{room.name}: its tests fail without a fault")
+    status, who = ended(room)
+    if status != 0:
+        raise SystemExit(f"{room.name}: its tests fail without a fault\n{who}")
     limit = PATIENCE * (time.monotonic() - begun) + 120
     found = []
     for fault in room.faults:
         path = Path(TREE, fault.file)
         text = path.read_text(encoding="utf-8")
         path.write_text(fault.planted(text), encoding="utf-8")
-        status = status_of(room, limit)
+        status, _ = ended(room, limit)
         path.write_text(text, encoding="utf-8")
         if status not in (0, FAILED, 2):  # 2: a module with the fault cannot be imported
             raise SystemExit(f"{room.name}: pytest ended with {status} for {fault.what!r}")
