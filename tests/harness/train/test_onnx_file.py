@@ -389,6 +389,26 @@ def test_factors_of_channels_lie_along_channels(folder, shape):
     assert [one["op"] for one in read_onnx("m.onnx").nodes][:2] == ["convolution", "channelnorm"]
 
 
+def test_a_bias_of_zeros_that_an_exporter_adds_is_none(folder):
+    """Where the file says them as a constant; zeros among its parameters are learned."""
+    node, rng = helper.make_node, np.random.default_rng(0)
+    zeros = numpy_helper.from_array(np.zeros(4, np.float32))
+    for constant in (True, False):
+        given = values(rng, stem__weight=(4, 2, 1, 1), end__weight=(3, 64))
+        if not constant:
+            given["stem.bias"] = np.zeros(4, np.float32)
+        nodes = [node("Constant", [], ["stem.bias"], "zeros", value=zeros)] if constant else []
+        nodes += [
+            node("Conv", ["x", "stem.weight", "stem.bias"], ["a"], "stem"),
+            node("Flatten", ["a"], ["f"], "flat"),
+            node("Gemm", ["f", "end.weight"], ["y"], "end", transB=1),
+        ]
+        write_images("m.onnx", nodes, given, (2, 4, 4))
+        found = read_onnx("m.onnx")
+        assert found.nodes[0]["bias"] is not constant
+        assert ("stem.bias" in found.tensors) is not constant
+
+
 @pytest.mark.parametrize("made", [lenet, residual])
 def test_networks_of_images_give_the_logits_of_the_reference_evaluator(folder, made):
     shape, given = made("m.onnx")
