@@ -207,10 +207,9 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     th.next = t + 1
     ce.rr = MAIN
     ce.main_state = MAIN_RUN
-    ce.next = t + 1 + s.f.p.drain
+    ce.next = t + 1 + drain_of(s, f, th.k)
     if is_mac(f.op):
         ce.counts[COUNT_MACS] += 1
-        ce.next = t + 1 + drain_of(s, True, th.k)
     note_written(s, ce, f, th.base_a, th.k, t + 1)
     return True
 

@@ -133,6 +133,11 @@ _p("vec.mac_late", 0, "cycles/16 elements", "local products on a CS-2 of 2023 (p
    "1.1875 cycles per element where the vendor's simulator and a CS-2 of 2025 take 1; the cause is not known",
    "inferred",
    "drain of a synchronous multiply-add beyond `vec.drain`, rounded down per operation; 3 on that machine", high=64)
+_p("vec.fill_late", 0, "cycles/1000 elements", "HPDC24, spcl/spatial-collectives: on a CS-2 of 2023 all PEs begin "
+   "together if each fills 1.629 words of 32 bits per PE of distance (found there by trying), so that a word takes "
+   "0.614 cycles where the vendor's simulator takes 0.5; on a rectangle 1.334; the cause is not known", "inferred",
+   "drain of a synchronous operation that writes registers to memory beyond `vec.drain`, rounded down per operation; "
+   "114 on that machine", high=10_000)
 _p("vec.raw", 0, "cycles", "one-cell stencil on the WSE-3 (Jorineg): 17 cycles on one inner PE, of whose six "
    "operations five read the cell that the one before wrote; 12 without", "inferred",
    "by which a synchronous operation begins later if its first element is the last that the operation before wrote",

@@ -424,7 +424,7 @@ ctypedef struct stream_out_t:
 ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, task_next, round_robin      # task_next: right behind another
-    int drain, mac_late, start, stride4, raw
+    int drain, mac_late, fill_late, start, stride4, raw
     int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: RULE_*
     int taken, taken_end, not_taken, call, ret
     int prng_steps

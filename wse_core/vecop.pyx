@@ -456,7 +456,7 @@ cdef void note_whole(region_t* s, const num_t* num, const instr_t* ins, shape_t*
     shape.saves = (f.a.flags | f.b.flags | f.c.flags) & F_SAVE != 0
     shape.mac = is_mac(f.op)
     shape.steps = (shape.n + f.group - 1) // f.group
-    shape.drain = <uint32_t>drain_of(s, shape.mac, shape.n)
+    shape.drain = <uint32_t>drain_of(s, f, shape.n)
     shape.way = WAY_NOT
     if (shape.form != NULL and f.kind == KIND_BULK and in_one(&f.a) and in_one(&f.b) and in_one(&f.c)
             and shape.n > 0 and not f.one_bank and not f.live and not ins.flags & I_FETCH
@@ -588,7 +588,7 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             s.watch[cell].lost[f.id] = 0
     if f.id == MAIN:
         ce.main_state = MAIN_RUN
-        ce.next = t + cost + drain_of(s, is_mac(f.op), th.k)
+        ce.next = t + cost + drain_of(s, f, th.k)
     else:
         ce.uts &= ~(<uint32_t>1 << f.id)
         threads_changed(s, ce)

@@ -72,6 +72,7 @@ cdef _params(Memory m, machine):
     p.round_robin = machine["task.priority_rule"] == "round_robin"
     p.drain = machine["vec.drain"]
     p.mac_late = machine["vec.mac_late"]
+    p.fill_late = machine["vec.fill_late"]
     p.raw = machine["vec.raw"]
     p.start = machine["vec.start"]
     p.stride4 = machine["vec.stride4_lanes"]

@@ -91,6 +91,7 @@ def _know(machine: Machine, name: str) -> None:
 def operation(machine: Machine, steps: int) -> int:
     """Return the cycles of a vector operation of so many steps, from its issue to that of the next instruction."""
     _know(machine, "vec.mac_late")
+    _know(machine, "vec.fill_late")
     return issue(machine) + steps + machine["vec.drain"]
 
 

@@ -65,6 +65,7 @@ class _Plan(NamedTuple):
     writes: tuple[tuple[int, int], ...]  # what is overwritten, and the words of an element
     saves: tuple[tuple[int, int], ...]  # what keeps an advanced base, and the words of an element
     last: int | None  # how far from its base the last element of the destination lies, which is the last operand
+    fills: bool  # whether registers go to memory
 
 
 @dataclass(slots=True)
@@ -455,6 +456,7 @@ class Walker:
             tuple(writes),
             tuple(saves.values()),
             last,
+            dest is not None and dest.kind in MEMORY and not any(sources),
         )
 
     def _vector(self, ins: Coded, t: float) -> None:
@@ -581,7 +583,11 @@ class Walker:
                 if offset is not None and flight.done != plan.n:
                     offset = offset_of(last, flight.done - 1, ins.operands[-1][1]) if flight.done else None
                 self.wrote = None if offset is None else last.base + offset, over + 1 + m["vec.raw"]
-            late = flight.done * m["vec.mac_late"] // 16 if op.is_mac else 0
+            late = 0
+            if op.is_mac:
+                late = flight.done * m["vec.mac_late"] // 16
+            elif plan.fills:
+                late = flight.done * m["vec.fill_late"] // 1000
             self.main, self.main_next = "run", over + m["vec.drain"] + late
             self.pipe_free = max(self.pipe_free, over)
 

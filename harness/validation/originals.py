@@ -5,8 +5,9 @@ they are: an `Original` says which layout file of which repository belongs to a 
 it gets and how its two readings of the cycle counter come back.  Whatever a program shares with others is left out:
 one PE works as all do, so four of them are enough.
 
-Programs on a line of PEs run on as many as the point says, and their count is from when the last PE has begun: the
-authors' delay loop lets all begin together on their machine, where each of its steps takes longer than here.
+Programs on a line of PEs run on as many as the point says, and their count is from when the first PE has begun.  Each
+PE waits, by a fill as long as the way to it, for the last one to be told to begin.  How long a fill takes the authors
+found by trying on their machine, so these programs run with the numbers of that one (`compare.PLATFORMS`).
 
 Tiled stencils keep no stamps: their author reads cycles from the simulator's log, of one PE, and so does what is here.
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.collectives import costs
 from harness.kit.modules import need
+from harness.validation.compare import CS2_2023, of_platform
 from harness.validation.programs import formulas, local_products, matvec
 from harness.validation.recipe import CannotRun, Measurement, Point, Recipe, Tell, grid, integer
 from harness.validation.registry import RECIPES
@@ -131,6 +133,7 @@ class LineProgram(Original):
     def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
         p, b, s = formulas.sizes(point)
         params = {"Pw": p, "Nx": b, "step": s, "Algo": self.algorithm, "is_allred": int(self.everywhere)}
+        machine = of_platform(machine, CS2_2023)
         _compile(path, params, machine, out)
         first, last, sums = _times_on_a_line(out, machine, p, b)
         places = slice(None) if self.everywhere else 0
@@ -138,8 +141,8 @@ class LineProgram(Original):
             raise CannotRun("the sum that it leaves is wrong")
         model = formulas.FORMULAS[self.workload][0](p, b, s, costs.Wire.of(machine))
         skew = int(first.max() - first.min())
-        how = f"{self.repository}: {self.layout}, P = {p}, B = {b}; PEs begin within {skew} cycles, which are left out"
-        return Measurement(int(last.max() - first.max()), how, model)
+        how = f"{self.repository}: {self.layout}, P = {p}, B = {b}; PEs begin within {skew} cycles, which count"
+        return Measurement(int(last.max() - first.min()), how, model)
 
 
 @dataclass(frozen=True)

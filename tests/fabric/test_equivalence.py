@@ -57,6 +57,7 @@ def test_machines_agree_with_numbers_that_came_later(make, data):
     case = data.draw(cases(make))
     drawn = {
         "vec.mac_late": data.draw(st.sampled_from((0, 3, 16, 40))),
+        "vec.fill_late": data.draw(st.sampled_from((0, 114, 500, 4000))),
         "vec.raw": data.draw(st.sampled_from((0, 1, 4))),
         "task.overlap": data.draw(st.sampled_from((0, 2, 3, 9))),
         "ce.branch_end": data.draw(st.sampled_from((0, 1, 3, 8))),

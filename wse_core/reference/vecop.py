@@ -122,6 +122,12 @@ class VectorOperation:
         return self.dest
 
     @property
+    def fills(self) -> bool:
+        """Whether a register goes into all elements of a destination in memory."""
+        fills = self.dest is not None and self.dest.kind in MEMORY_KINDS
+        return fills and all(operand.kind == DSD_NONE for operand in self.sources.values())
+
+    @property
     def advances(self) -> bool:
         """Whether something follows the last element: a control wavelet that moves the own switch, or a flush."""
         if self.dest is None or self.dest.kind != DSD_FABOUT:
@@ -480,7 +486,11 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
         for k in range(dest.words):
             ce.reg_ready[(dest.field & 15) + k] = t + max(cost, latency)
     if thread == MAIN:
-        late = operation.k * ce.machine["vec.mac_late"] // 16 if operation.op.is_mac else 0
+        late = 0
+        if operation.op.is_mac:
+            late = operation.k * ce.machine["vec.mac_late"] // 16
+        elif operation.fills:
+            late = operation.k * ce.machine["vec.fill_late"] // 1000
         ce.main, ce.main_next = "run", t + cost + ce.machine["vec.drain"] + late
         ce.wrote = word, t + cost + 1 + ce.machine["vec.raw"]
     else:

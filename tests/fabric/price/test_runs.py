@@ -68,6 +68,7 @@ def test_random_programs_of_all_instructions_cost_what_the_engine_takes(spec):
         {"ce.dsr_load": 5},
         {"ce.load_latency": 9, "ce.fp_latency": 7},
         {"ce.dsr_row": 1},
+        {"vec.mac_late": 3, "vec.fill_late": 700},
     ],
     ids=str,
 )

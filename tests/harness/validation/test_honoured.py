@@ -87,7 +87,7 @@ def test_a_point_runs_on_the_machine_of_its_platform():
     assert compare.of_platform(asked, here.platform)["vec.mac_late"] == 5
     assert compare.of_platform(machine("wse3"), "vendor simulator") == machine("wse3")
     said = cmd_validate.describe([here], compare.summarise([here]))
-    assert f"points of {here.platform} run with vec.mac_late = 3, tsc.own = 1520, unless" in said
+    assert f"points of {here.platform} run with vec.mac_late = 3, vec.fill_late = 114, tsc.own = 1520, unless" in said
     cells = [cell.strip() for cell in compare.markdown([here]).splitlines()[-1].split("|")]
     assert cells[1:6] == [here.id, f"{here.measured:.0f}", "", f"{here.published:.0f}", ""]
 
