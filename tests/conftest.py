@@ -24,6 +24,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 
 import wse_core
 from tests import costs, shared_load
@@ -50,7 +51,12 @@ hypothesis.settings.load_profile(PROFILE)
 
 
 def pytest_configure(config):
-    """Let `tests.costs` see what tests use, and processes share what is done once."""
+    """Let `tests.costs` see what tests use, and processes share what is done once.
+
+    What the end of a run would still complain of is looked for once instead of five times: a search through all that
+    thousands of tests leave behind takes seconds, in each process.
+    """
+    config.stash[gc_collect_iterations_key] = 1
     config.pluginmanager.register(costs)
     config.pluginmanager.register(shared_load)
 
