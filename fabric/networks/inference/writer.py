@@ -93,7 +93,7 @@ def resident_variables(p: Program, place: DecoderPlacement, slots: int = 0, code
         more = place.head_bias_words if symbol == "biases" else 0
         found[symbol] = p.array(symbol, layers * words + more, place.dtype)
     if place.head_norms:
-        found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32")
+        found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32", bank=2)
     if slots:
         found["last"] = p.array("last", slots * place.hidden, "f32")
     return found

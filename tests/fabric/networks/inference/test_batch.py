@@ -211,7 +211,7 @@ def tries(rng, decoder, batch, ahead, states, counts, oracle, tokens):
     return given, before, found
 
 
-def run_tries(decode, tokens, steps, seed=0, backend=None):
+def run_tries(decode, tokens, steps, seed=0, backend=None, within=WITHIN):
     """Let requests try tokens and take them back; every one has the bits of the oracle of its text alone."""
     place, decoder = decode.place, decode.place.decoder
     rng, weights = np.random.default_rng(seed), random_weights(decoder, seed)
@@ -225,7 +225,7 @@ def run_tries(decode, tokens, steps, seed=0, backend=None):
             if want is not None:
                 assert np.array_equal(came.logits, want[1])
                 assert came.token == want[0]
-        assert form.step(before) == pytest.approx(step.cycles, rel=WITHIN)
+        assert form.step(before) == pytest.approx(step.cycles, rel=within)
         found.append(step)
     return found
 
@@ -261,6 +261,13 @@ def test_tokens_that_are_tried_together(decoder, width, height, batch, ahead, po
 def test_tries_over_few_rows(decoder, policy):
     """More tokens than rows: what was taken back is overwritten."""
     run_tries(ahead_of(decoder, 4, 3, 2, 3, 12, policy), 12, 8, seed=3)
+
+
+@pytest.mark.parametrize(("hidden", "layers"), [(1, 2), (2, 3), (3, 2), (5, 4)])
+def test_norms_of_heads_cost_the_same_however_many_layers_there_are(hidden, layers):
+    """They begin in a bank of their own: one layer is priced, and what lies before them differs."""
+    decoder = replace(TINY, hidden=hidden, layers=layers, heads=1, head_size=8, head_norms=True, norms="shared")
+    run_tries(ahead_of(decoder, 1, 1, 1, 2, 5), 5, 4, within=0.006)
 
 
 def test_both_engines_try_the_same():
