@@ -351,7 +351,9 @@ def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding,
     sides = data.draw(sides_of((height, width), kernel, padding))
     (down, along), (far, wide) = apart_of({"stride": stride} | sides, "stride"), apart_of(sides, "dilation")
     left = sides.get("padding_width", padding)
-    assume(all(n + 2 * p >= k for n, p, k in zip((height, width), (padding, left), kernel, strict=True)))
+    borders = padding + sides.get("padding_below", padding), left + sides.get("padding_right", left)
+    reaches = (kernel[0] - 1) * far + 1, (kernel[1] - 1) * wide + 1
+    assume(all(n + more >= k for n, more, k in zip((height, width), borders, reaches, strict=True)))
     built.convolution(above * groups, kernel, stride, padding, groups, **sides)
     _, rows, columns = built.shape
     network = built.network(2)
