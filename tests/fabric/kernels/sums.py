@@ -28,3 +28,10 @@ def calls(algorithms: Sequence[str], machines: Sequence[Mapping[str, int]]) -> s
             "seed": st.integers(0, 1000),
         }
     )
+
+
+def closing(machine, wavelets):
+    """Most cycles by which a star may end before `Reduce.end` says, where place 0 begins later than the others."""
+    depth = machine["router.depth"]
+    room = machine["queue.in_depth"][2] + machine["ramp.in_buffer"] + depth
+    return room // (wavelets - depth) if wavelets > depth else 0

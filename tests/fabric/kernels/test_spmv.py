@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabric.kernels.registry import KERNELS, MODULES
 from fabric.kernels.sparse.spmv import MatrixBlocks, row_cycles
 from tests.examples import examples
+from tests.fabric.kernels.sums import closing
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
@@ -49,7 +50,8 @@ def test_any_size(width, height, m, n, density, dtype, algorithm, data, preset, 
     assert result["verified"]
     assert result["macs"] == result["nonzeros"] == round(density * m * n)
     assert result["wavelet_hops"] == result["expected_hops"]
-    assert result["cycles"] == result["expected_cycles"]
+    early = closing(machine(preset), -(-m // height)) if algorithm == "star" else 0
+    assert 0 <= result["expected_cycles"] - result["cycles"] <= early
 
 
 @examples(10)

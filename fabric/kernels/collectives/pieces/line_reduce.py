@@ -254,11 +254,11 @@ class Reduce:
         may close (`trees.gap_closes`); one that goes the way of the message comes as an operation of its own.
 
         Not counted: wavelets of a message that has to wait slip into the links before it while another color still
-        uses them, at most `router.depth` per router that they wait at.  Star and chain have none of that.  Where the
-        sums have another format than the data, messages wait while the first one is added in an operation of its own:
-        some are behind their senders' switches then, and leave no gap.  Routers take `router.depth` wavelets of each,
-        the last one and its queue the rest, so that a star may be through room / (wavelets - `router.depth`) cycles
-        earlier.
+        uses them, at most `router.depth` per router that they wait at.  Star and chain have none of that.  But where
+        place 0 begins later than the others, or adds the first message in an operation of its own since the sums have
+        another format, messages wait: some are behind their senders' switches by then, and leave no gap.  Routers take
+        `router.depth` wavelets of each, the last one and its queue the rest, so that a star may be through room /
+        (wavelets - `router.depth`) cycles earlier.
         """
         m, w = machine, self.wavelets
         room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"]
