@@ -5,7 +5,7 @@ The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property
 =======  ==============================================================================
 smoke    5, for builds that are tens of times slower, and between two edits
 quick    8, for the checked and the sanitizer build
-dev      10 (default), other ones in every run
+dev      8 (default), other ones in every run
 ci       8, the same ones in every run
 soak     1,000, and all fixed cases
 =======  ==============================================================================

@@ -16,7 +16,7 @@ __all__ = [
     *("examples", "few", "mixed", "seeds", "some"),
 ]
 
-PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (8, 0.12), "soak": (1000, 20)}
+PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (8, 0.12), "ci": (8, 0.12), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
