@@ -51,13 +51,14 @@ hypothesis.settings.load_profile(PROFILE)
 
 
 def pytest_configure(config):
-    """Let `tests.costs` see what tests use, and processes share what is done once.
+    """Let `tests.costs` see what tests use if it is asked to, and processes share what is done once.
 
     What the end of a run would still complain of is looked for once instead of five times: a search through all that
     thousands of tests leave behind takes seconds, in each process.
     """
     config.stash[gc_collect_iterations_key] = 1
-    config.pluginmanager.register(costs)
+    if "WSE_COSTS" in os.environ:
+        config.pluginmanager.register(costs)
     config.pluginmanager.register(shared_load)
 
 

@@ -81,8 +81,7 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    """Write the file if that is asked for."""
-    path = os.environ.get("WSE_COSTS")
-    if path and not hasattr(session.config, "workerinput"):
+    """Write the file."""
+    if not hasattr(session.config, "workerinput"):
         kept = {name: round(seconds, 1) for name, seconds in sorted(_used.items()) if seconds >= LEAST}
-        Path(path).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        Path(os.environ["WSE_COSTS"]).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

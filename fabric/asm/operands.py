@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
@@ -206,7 +207,7 @@ class Dsd:
         """The descriptor is one that walks over a variable (mem1d, mem4d, circular)."""
         return self.kind in ("mem1d", "mem4d", "circular")
 
-    @property
+    @cached_property
     def elements(self) -> int | None:
         """The descriptor has so many elements: the product of the extents, None if not said."""
         return None if self.extent is None else math.prod(self.extent)
