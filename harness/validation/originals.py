@@ -142,6 +142,7 @@ class LineProgram(Original):
         model = formulas.FORMULAS[self.workload][0](p, b, s, costs.Wire.of(machine))
         skew = int(first.max() - first.min())
         how = f"{self.repository}: {self.layout}, P = {p}, B = {b}; PEs begin within {skew} cycles, which count"
+        how += f"; numbers of {CS2_2023}"
         return Measurement(int(last.max() - first.min()), how, model)
 
 

@@ -206,6 +206,7 @@ def test_a_reduce_on_a_line_gives_its_sum_and_its_cycles_from_the_first_start(tm
         outcome = find(point).function(machine(), point, lambda text: None)
         assert outcome.reference == n + 6 * 3
         assert "P = 4" in outcome.method
+        assert outcome.method.endswith("numbers of hardware (CS-2 of 2023)")
         skew = int(outcome.method.split(" cycles")[0].split()[-1])
         assert 64 < skew < 100  # one PE begins after a product of 64 elements, which counts
         counts.append(outcome.cycles)
