@@ -76,7 +76,10 @@ class Stepped:
 
     def release(self, script):
         """Return when the value of each word is up to date, counted through the columns."""
-        names = [(k, place) for k, p in enumerate(self.coordinator.streamed) for place in p.pattern.flat]
+        names = []
+        for k, p in enumerate(self.coordinator.streamed):  # of rows that go out whole, what stands in a gap has no time
+            whole = len(p.values) > p.pattern.count
+            names += [(k, place) for place in (range(len(p.values)) if whole else p.pattern.flat)]
         found = []
         for carried in zip(script.sources, script.seconds, strict=True):  # a word waits for both of its values
             times = [0.0]
@@ -253,6 +256,8 @@ class Stepped:
         self.settled = max(self.settled, *self.new_of.values())
         offset = 0
         for k, parameter in enumerate(self.coordinator.parameters):
+            weights = {int(place) for place in parameter.pattern.flat}
             for j, place in enumerate(parameter.gradient_pattern.flat):
-                self.new[k, int(place)] = self.new_of[offset + j]
+                if int(place) in weights:
+                    self.new[k, int(place)] = self.new_of[offset + j]
             offset += parameter.gradient_pattern.count

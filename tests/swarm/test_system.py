@@ -98,7 +98,12 @@ ONE = {"features": (1, 1), "width": 1, "height": 1, "tokens": 1, "wafers": 1, "d
 ONE |= {"form": "steps", "groups": 1}
 
 
+FILLED = ONE | {"features": (7, 6), "tokens": 3, "seed": 20, "form": "pairs"}
+"""Rows go out whole, with zeros where no weight is; those wait for nothing."""
+
+
 @examples(10)
+@example(numbers=AT_REST | {"update.rate": 10**7}, **FILLED)
 @example(numbers=AT_REST, **ONE)
 @given(numbers=NUMBERS, **NETWORKS)
 def test_boundaries_are_those_of_words_held_back_one_by_one(numbers, **values):

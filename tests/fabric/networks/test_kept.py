@@ -93,6 +93,7 @@ def test_networks_of_images_keep_the_weights_of_their_last_product(network, widt
 @given(network=striped(ends=("",)), width=st.integers(1, 3), seed=st.integers(0, 99))
 def test_images_on_several_rows_keep_them_too(network, width, seed):
     assume(network.nodes[-2].op == "linear")
+    fitting(network, width)
     exact(Ran(kept(network), width, network.image_rows, 2, seed, "both"), 1.0)
 
 
