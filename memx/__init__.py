@@ -7,7 +7,7 @@ module          content
 `parameter`     one weight matrix: dense FP32 store beside the sparse store that is streamed; masks that change
 `store`         where the dense store lies: in memory, or in files for runs larger than memory
 `optimizer`     SGD, momentum, Adam, AdamW in FP32 on active weights
-`tiers`         capacity and speed: flash behind DRAM, with prefetch
+`tiers`         capacity and speed: DRAM, what lies behind it, prefetch
 `coordinator`   the parameters of a network, and what is streamed of them in an iteration
 ==============  ======================================================================================================
 """

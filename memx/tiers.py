@@ -1,107 +1,123 @@
-"""The memory service has two tiers: flash for capacity, DRAM for speed, prefetch between them.
+"""The memory service is DRAM in front of slower tiers, from which what DRAM does not keep is read ahead.
 
-Layers are streamed in an order that is known beforehand, so a layer that does not fit DRAM is read from flash while
-earlier ones stream.  The part that is not there in time is the stall.  Numbers: `wse_core.numbers`.
+`BEHIND` lists the tiers behind DRAM.  Layers are streamed in an order that is known beforehand, so half of the DRAM is
+a window over the stream: what lies behind it is read into the window in that order while earlier words leave
+(`swarm.down`), and written after each update (`swarm.up`).  Numbers: `wse_core.numbers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, Machine
 
-__all__ = ["Delivery", "Tiers"]
+__all__ = ["BEHIND", "Tier", "Tiers"]
+
+BEHIND = {"flash": ("capacity.most", "flash.rate")}
+"""Tiers behind DRAM, nearest first, with the modelled numbers of their bytes and of their rate.
+
+A further tier is a row here and two numbers there; where layers lie, what is read and written, at both levels, and what
+a run says of it follow.
+"""
 
 
 @dataclass(frozen=True)
-class Delivery:
-    """A `Delivery` says when the layers that leave one after the other went out.
+class Tier:
+    """A `Tier` behind DRAM has room, and a rate at which it is read and, beside that, written.
 
     Attributes
     ----------
-    begin, end : tuple[float, ...]
-        Of each layer [s].
-    stall : float
-        Seconds in which the stream waited for flash.
+    name : str
+    bytes : float
+        Capacity.
+    rate : float
+        Each way [bytes/s].
     """
 
-    begin: tuple[float, ...]
-    end: tuple[float, ...]
-    stall: float
+    name: str
+    bytes: float
+    rate: float
+
+
+def _behind(numbers: Mapping[str, Any]) -> tuple[Tier, ...]:
+    return tuple(Tier(name, numbers[room], numbers[rate]) for name, (room, rate) in BEHIND.items())
+
+
+DEFAULTS = {name: number.value for name, number in PARAMETERS.items()}
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """The two tiers are `Tiers.of` a machine, or by default those of the default machine.
+    """The tiers are `Tiers.of` a machine, or by default those of the default machine.
 
     Attributes
     ----------
-    dram_bytes, flash_bytes : float
-        Capacities.
-    flash_rate : float
-        Read rate of flash [bytes/s].
+    dram_bytes : float
+        Capacity of the DRAM.
     stream_rate : float
         Rate of the stream out of DRAM [bytes/s].
+    behind : tuple[Tier, ...]
+        The tiers behind it, nearest first.
     """
 
-    dram_bytes: float = PARAMETERS["dram.bytes"].value
-    flash_bytes: float = PARAMETERS["capacity.most"].value
-    flash_rate: float = PARAMETERS["flash.rate"].value
-    stream_rate: float = PARAMETERS["stream.rate"].value
+    dram_bytes: float = DEFAULTS["dram.bytes"]
+    stream_rate: float = DEFAULTS["stream.rate"]
+    behind: tuple[Tier, ...] = _behind(DEFAULTS)
 
     @classmethod
     def of(cls, machine: Machine) -> Tiers:
         """Return the tiers that a machine's numbers give."""
-        return cls(machine["dram.bytes"], machine["capacity.most"], machine["flash.rate"], machine["stream.rate"])
+        return cls(machine["dram.bytes"], machine["stream.rate"], _behind(machine))
+
+    @property
+    def capacity(self) -> float:
+        """The tiers behind DRAM hold so many bytes, a copy of what stays in DRAM among them."""
+        return sum(tier.bytes for tier in self.behind)
 
     def check(self, parameters: float, bytes_per_parameter: float) -> None:
         """Raise `ConfigError` if so many parameters do not fit."""
         needed = parameters * bytes_per_parameter
-        if needed > self.flash_bytes:
-            most = int(self.flash_bytes // bytes_per_parameter)
+        if needed > self.capacity:
+            most = int(self.capacity // bytes_per_parameter)
             raise ConfigError(
                 f"{parameters:,} parameters of {bytes_per_parameter} bytes need {needed:,} bytes, "
-                f"the memory service has {int(self.flash_bytes):,}",
+                f"the memory service has {int(self.capacity):,}",
                 where="memx: capacity",
                 hint=f"at most {most:,} parameters",
             )
 
-    def pinned(self, sizes: Sequence[float]) -> int:
-        """Return how many layers, from the first, stay in DRAM: all if they fit, else what fits into half of it.
+    def homes(self, sizes: Sequence[float]) -> list[int]:
+        """Return where each layer lies: 0 is DRAM, k is ``behind[k - 1]``.
+
+        All stay in DRAM if they fit.  Else the first ones do that fit into half of it, and those after them fill one
+        tier after the other.
 
         Parameters
         ----------
         sizes : sequence of float
             Bytes of each layer, with the state of its optimizer.
+
+        Raises
+        ------
+        ConfigError
+            A layer fits into no tier that is left; layers are not parted.
         """
         if sum(sizes) <= self.dram_bytes:
-            return len(sizes)
-        kept, used = 0, 0.0
-        while used + sizes[kept] <= self.dram_bytes / 2:
-            used, kept = used + sizes[kept], kept + 1
-        return kept
-
-    def deliver(self, layers: Sequence[float]) -> Delivery:
-        """Return the `Delivery` of layers, one after the other.
-
-        DRAM is a window over the stream: flash fills it in the order of the stream as fast as it can, at most
-        `dram_bytes` ahead of what has been sent; at the start the window is full.
-
-        Parameters
-        ----------
-        layers : sequence of float
-            Bytes of each layer in the order of the stream.
-        """
-        total = float(sum(layers))
-        begin, end, sent, now, stall = [], [], 0.0, 0.0, 0.0
-        for size in layers:
-            begin.append(now)
-            # The last byte of the layer is in DRAM at `there`: flash read it after the window that was full at 0.
-            there = max(0.0, sent + size - self.dram_bytes) / self.flash_rate if total > self.dram_bytes else 0.0
-            finish = max(now + size / self.stream_rate, there)
-            stall += finish - (now + size / self.stream_rate)
-            sent, now = sent + size, finish
-            end.append(now)
-        return Delivery(tuple(begin), tuple(end), stall)
+            return [0] * len(sizes)
+        rooms = [self.dram_bytes / 2, *(tier.bytes for tier in self.behind)]
+        found, home, used = list[int](), 0, 0.0
+        for number, size in enumerate(sizes):
+            while used + size > rooms[home]:
+                home, used = home + 1, 0.0
+                if home == len(rooms):
+                    raise ConfigError(
+                        f"layer {number + 1} of {int(size):,} bytes fits into no tier that those before it leave",
+                        where="memx: capacity",
+                        hint=f"DRAM keeps {int(rooms[0]):,} bytes, the tiers behind it {int(self.capacity):,}",
+                    )
+            used += size
+            found.append(home)
+        return found

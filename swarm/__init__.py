@@ -5,7 +5,7 @@ module          content
 ==============  ======================================================================================================
 `system`        memory service, tree and wafers joined: iterations of the whole system on one clock
 `passage`       a pass of all wafers: each part goes as far as nothing can reach it
-`service`       when each weight is up to date, and what lies in flash
+`service`       when each weight is up to date, and what lies behind DRAM
 `down`, `up`    the ways of words to the wafers, and of what they give back to the updates
 `ports`         a wafer at the end of a link
 `ways`          all of these together, pass after pass

@@ -1,6 +1,7 @@
 """A word goes this way down: store, link, tree, to the edge of every wafer, in the one order of the script.
 
-    flash     a word whose parameter lies there is read ahead, in order, at most half of the DRAM ahead of the stream
+    tiers     a word whose parameter lies behind DRAM is read ahead, each tier in order, at most half of the DRAM ahead
+              of the stream
     release   a word leaves when its value is up to date; words before it go first
     room      at most `Links.window` words are on the way to a wafer or wait there; all wafers must have room
     store     the rate at which the memory service streams
@@ -54,7 +55,7 @@ class Down:
         slow = min(links.rate, links.node_rate) if len(away) > 1 else links.rate
         self.store = Server(hertz * WORD / tiers.stream_rate)
         self.planes = [Server(hertz * WORD * 8 / slow) for _ in range(links.planes)]
-        self.flash, self.ahead = Server(hertz / tiers.flash_rate), tiers.dram_bytes / 2
+        self.reads, self.ahead = [Server(hertz / tier.rate) for tier in tiers.behind], tiers.dram_bytes / 2
         self.back = away + max(1.0, hertz * links.turn)  # until it is heard that there is room; a cycle at least
         self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
 
@@ -66,7 +67,7 @@ class Down:
         released : ndarray
             Per word, in the order of sending: when its value is up to date.
         read : ndarray or None
-            Bytes of flash that have to be read for it.
+            Per tier behind DRAM and word: bytes that have to be read of it.
         waiting : sequence of int, optional
             Words that wait for an answer each (`open`), in order, with all that is behind them.
         """
@@ -76,7 +77,7 @@ class Down:
         self._there = 0.0
         self.sent, self._out = np.full(len(released), np.nan), np.full(len(released), np.nan)
         self._read = read if read is not None and read.any() else None
-        self._until = np.cumsum(self._read) if self._read is not None else None
+        self._until = np.cumsum(self._read.sum(axis=0)) if self._read is not None else None
         self._first = self.store.free if self._read is not None else 0.0
 
     @property
@@ -118,18 +119,20 @@ class Down:
             self._out[part], self.known = out, stop
 
     def _fetched(self, part: slice, ready: Times) -> Times:
-        """Return when words are ready that have to be read from flash first."""
+        """Return when words are ready that have to be read from tiers behind DRAM first."""
         assert self._read is not None
         assert self._until is not None
-        size = self._read[part]
-        wanted = size > 0
         needed = self._until[part] - self.ahead  # so many bytes have to be gone before the last byte of a word is read
         last = np.searchsorted(self._until, needed, "left")
         room = np.where(needed > 0, self._out[np.clip(last, 0, max(0, self.known - 1))], self._first)
         if not self.known:
             room[:] = self._first
-        ready[wanted] = self.flash.through(np.maximum(ready, room)[wanted], size[wanted])
-        return ready
+        there = ready.copy()
+        for tier, sizes in zip(self.reads, self._read[:, part], strict=True):
+            wanted = sizes > 0
+            read = tier.through(np.maximum(ready, room)[wanted], sizes[wanted])
+            there[wanted] = np.maximum(there[wanted], read)
+        return there
 
     def arrived(self, system: int, first: int, stop: int) -> Times:
         """Return when words of the present pass arrive at a system."""
@@ -158,10 +161,10 @@ class Down:
 
     def state(self) -> dict[str, Any]:
         """Return what the next pass depends on."""
-        return {"servers": [server.free for server in (self.store, self.flash, *self.planes)], "room": self.room}
+        return {"servers": [server.free for server in (self.store, *self.reads, *self.planes)], "room": self.room}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
-        for server, free in zip((self.store, self.flash, *self.planes), state["servers"], strict=True):
+        for server, free in zip((self.store, *self.reads, *self.planes), state["servers"], strict=True):
             server.free = float(free)
         self.room = np.asarray(state["room"], np.float64)

@@ -1,4 +1,4 @@
-"""What an iteration would take on other ways: links, nodes, updates, flash or buffers with other numbers.
+"""What an iteration would take on other ways: links, nodes, updates, tiers or buffers with other numbers.
 
 A wafer's program does the same steps whatever the numbers are.  A pass that finds all its words there (*unhindered*)
 says when each word can enter a column, when it is worked on, and when each number leaves.  `ReplayPort` takes the place
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.streamed.script import Script
+from memx.tiers import BEHIND
 from swarm.ports import KnownTimes, link_times, whole
 from swarm.servers import Server
 from swarm.ways import Ways
@@ -77,7 +78,7 @@ CHANGES = (
     Change("node", "nodes twice as fast", _twice("node.rate", "link.rate")),
     Change("round trip", "no latency", lambda _: {"node.latency": 0, "update.latency": 0, "answer.latency": LEAST}),
     Change("update", "updates twice as fast", _twice("update.rate")),
-    Change("flash", "flash twice as fast", _twice("flash.rate")),
+    *(Change(name, f"{name} twice as fast", _twice(rate)) for name, (_, rate) in BEHIND.items()),
     Change("stream", "a stream from DRAM twice as fast", _twice("stream.rate")),
     Change("buffer", "buffers twice as large", _twice("link.buffer")),
 )
@@ -293,8 +294,9 @@ def savings(
 
     as_is, found = replayed(ways.machine, passes), dict[str, float]()
     trusted = abs(as_is - actual) <= TRUSTED * actual
+    idle = {name for name, lies in zip(BEHIND, ways.service.lies, strict=True) if not lies.any()}
     for change in CHANGES:
-        if change.cause == "flash" and not ways.service.in_flash:
+        if change.cause in idle:
             continue
         machine = ways.machine.replace(change.numbers(ways.machine))
         saved = 1 - replayed(machine, passes) / as_is

@@ -1,4 +1,4 @@
-"""A server does one thing after the other at a rate: a link, a node, update units, flash."""
+"""A server does one thing after the other at a rate: a link, a node, update units, a tier."""
 
 from __future__ import annotations
 

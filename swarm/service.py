@@ -1,4 +1,4 @@
-"""The memory service is on the clock: when each value is up to date, and what has to be read from flash for it.
+"""The memory service is on the clock: when each value is up to date, and what has to be read for it.
 
 A gradient that came updates its weight, and the weight may leave again for the next iteration while other gradients
 still come.  Three things need all gradients first, and then every word of the next iteration waits for the last one:
@@ -11,8 +11,8 @@ still come.  Three things need all gradients first, and then every word of the n
 Where gradients are clipped nothing is updated before the last one has come, since all of them make the norm; updates
 then run at their rate.  Where gradients of several passes are added up, weights change with those of the last pass.
 
-If parameters with their optimizer state do not fit DRAM, the first layers stay there and the others lie in flash
-(`memx.tiers.Tiers.pinned`): their weights are read for each use, and their state for each update, which is written.
+If parameters with their optimizer state do not fit DRAM, the first layers stay there and the others lie in tiers behind
+it (`memx.tiers.Tiers.homes`): their weights are read for each use, and their state for each update, which is written.
 
 Source: weight streaming white paper, sections 6.3 and 7.4.
 """
@@ -53,6 +53,8 @@ class Service:
     ----------
     settled : float
         When everything that came was used up.
+    lies : ndarray of bool
+        Per tier behind DRAM and parameter: whether it lies there.
     """
 
     def __init__(self, coordinator: Coordinator, tiers: Tiers, bytes_per_parameter: int) -> None:
@@ -60,22 +62,14 @@ class Service:
         self.parameters: Sequence[Parameter] = coordinator.parameters
         sizes = [float(p.dense.size * bytes_per_parameter) for p in coordinator.matrices]
         tiers.check(sum(p.dense.size for p in self.parameters), bytes_per_parameter)
-        self.pinned = tiers.pinned(sizes)
+        # Normalisations, two rows each, stay in DRAM.
+        homes = [*tiers.homes(sizes), *[0] * (len(self.parameters) - len(sizes))]
+        self.lies = np.array([[home == k + 1 for home in homes] for k in range(len(tiers.behind))], bool)
         self.state_bytes = bytes_per_parameter - 8  # without gradient, index and copy
         self._patterns: list[Pattern | None] = [None for _ in self.parameters]
         self._new = [np.empty(0) for _ in self.parameters]
         self._in_parts = False  # gradients of a pass before are kept
         self._before: float | None = None  # when rows that no sample asks for are new
-
-    @property
-    def in_flash(self) -> bool:
-        """Whether any parameter lies in flash."""
-        return any(self._in_flash())
-
-    def _in_flash(self) -> list[bool]:
-        """Return, per parameter, whether it lies in flash; normalisations, two rows each, never do."""
-        matrices = len(self.coordinator.matrices)
-        return [self.pinned <= k < matrices for k in range(len(self.parameters))]
 
     # --- words that leave ---------------------------------------------------------------------------------------------
 
@@ -92,32 +86,38 @@ class Service:
         return np.maximum(when[first], when[second])  # a word with two values waits for both
 
     def read(self, script: Script, update: bool) -> Times | None:
-        """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word.
+        """Return the bytes that have to be read of each tier behind DRAM for each word, in the order of sending.
 
-        With `update` the state of a weight is read with the word that asks for its gradient.
+        With `update` the state of a weight is read with the word that asks for its gradient.  None: of no word.
         """
-        flash = self._in_flash()
-        if not any(flash):
+        if not self.lies.any():
             return None
+        return np.stack([self._read(script, update, there) for there in self.lies])
+
+    def _read(self, script: Script, update: bool, lies: NDArray[np.bool_]) -> Times:
+        """Return the bytes for each word of parameters that lie in a tier."""
         made = self.coordinator.made
         each = [VALUE_BYTES * (2 - (p.pattern.density == 1)) for p in self.parameters]  # a dense matrix has no index
         own = [
             parameter.spread(np.full(parameter.pattern.count, float(size * there)))
-            for parameter, size, there in zip(self.parameters, each, flash, strict=True)
+            for parameter, size, there in zip(self.parameters, each, lies, strict=True)
         ]
         own = [self.coordinator.of_chosen(k, of_one) for k, of_one in enumerate(own)]
         carried = np.concatenate([*own, np.zeros(2 + made)])  # the last one is of words without a value, -1
         first, second = carried[script.sources], carried[script.seconds]
         found = first + second
         asked = (script.asking >= 0) & update
-        np.add.at(found, script.asking[asked], self._state(script)[asked])
+        np.add.at(found, script.asking[asked], self._state(script, lies)[asked])
         return found[script.sequence]
 
-    def _state(self, script: Script) -> Times:
-        """Return the bytes of optimizer state in flash behind each number that comes back, counted through columns."""
+    def _state(self, script: Script, lies: NDArray[np.bool_], copy: int = 0) -> Times:
+        """Return the bytes in a tier behind each number that comes back, counted through columns.
+
+        They are the optimizer's state of all weights, and `copy` bytes of each one that exists.
+        """
         each = [
-            there * self.state_bytes * p.dense.size / max(1, asked)
-            for p, asked, there in zip(self.parameters, np.diff(script.offsets), self._in_flash(), strict=True)
+            there * (self.state_bytes * p.dense.size + copy * p.pattern.count) / max(1, asked)
+            for p, asked, there in zip(self.parameters, np.diff(script.offsets), lies, strict=True)
         ]
         owner = np.searchsorted(script.offsets, np.concatenate(script.places), "right") - 1
         return np.array([*each, 0.0])[owner]
@@ -138,9 +138,8 @@ class Service:
         places = np.concatenate(script.places)
         updated = places < script.offsets[-1]
         written = None
-        if update and any(self._in_flash()):
-            state = self._state(script)
-            written = np.where(state > 0, state + WEIGHT_BYTES, 0.0)[script.back]
+        if update and self.lies.any():
+            written = np.stack([self._state(script, there, WEIGHT_BYTES)[script.back] for there in self.lies])
         up.begin(updated[script.back], written, whole)
 
     def took(self, script: Script, up: Up, finite: bool) -> None:

@@ -1,9 +1,9 @@
-"""A gradient goes up: out of every wafer, link, tree of nodes that add, update units, and flash if it lies there.
+"""A gradient goes up: out of every wafer, link, tree of nodes that add, update units, its tier if it has one.
 
     planes    chunks of what comes back go over the planes in turn, in the order of asking, as the words went down
     nodes     an element goes on when it has come from all children, a latency per level, at the rate of a link or node
     updates   in order, at their rate, each weight new after the latency; a loss takes no update
-    flash     what lies there is written before it is new
+    tiers     what lies behind DRAM is written there before it is new
     room      at most `Links.window` numbers are on the way from a wafer or wait; a wafer keeps what finds no room
 
 All times are in cycles of the wafers, on the clock of the system.
@@ -89,7 +89,7 @@ class Up:
         self.tops = [_joints(len(away), links, hertz) for _ in range(links.planes)]
         self.units, self.latency = Server(hertz / updates.rate), hertz * updates.latency
         self.answering = hertz * updates.answer
-        self.write = Server(hertz / tiers.flash_rate)
+        self.writes = [Server(hertz / tier.rate) for tier in tiers.behind]
         self.back = away + max(1.0, hertz * links.turn)
         self.room = np.empty(0)
 
@@ -101,7 +101,7 @@ class Up:
         updated : ndarray of bool
             Per number, in the order of asking: whether it updates a weight.
         written : ndarray or None
-            Bytes of flash that are written for it.
+            Per tier behind DRAM and number: bytes that are written there.
         whole : bool, optional
             Nothing is updated before all numbers are there.
         """
@@ -143,13 +143,13 @@ class Up:
             self.new[:] = self._renewed(slice(0, len(self.came)), every, done)
 
     def _renewed(self, part: slice, there: Times, done: Times) -> Times:
-        """Return when weights are new whose updates are done; what lies in flash is written first."""
+        """Return when weights are new whose updates are done; what lies behind DRAM is written first."""
         updated, new = self._updated[part], there.copy()
         new[updated] = done + self.latency
         if self._written is not None:
-            size = self._written[part]
-            kept = size > 0
-            new[kept] = self.write.through(new[kept], size[kept])
+            for tier, sizes in zip(self.writes, self._written[:, part], strict=True):
+                kept = sizes > 0
+                new[kept] = tier.through(new[kept], sizes[kept])
         return new
 
     def taken(self, system: int, first: int) -> Times:
@@ -195,7 +195,7 @@ class Up:
 
     def _servers(self) -> list[Server]:
         tops = [server for top in self.tops if isinstance(top, _Joint) for server in top.servers()]
-        return [self.units, self.write, *(server for servers in self.out for server in servers), *tops]
+        return [self.units, *self.writes, *(server for servers in self.out for server in servers), *tops]
 
     def state(self) -> dict[str, Any]:
         """Return what the next pass depends on."""

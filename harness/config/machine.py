@@ -8,6 +8,7 @@ from typing import Any
 from harness.config.assignments import parse_assignments
 from harness.config.options import place
 from harness.config.toml import flatten
+from memx.tiers import BEHIND
 from wse_core.errors import ConfigError
 from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import PARAMETERS, Machine, machine
@@ -32,7 +33,7 @@ def of_table(table: Mapping[str, Any], source: object = "") -> Machine:
         raise
 
 
-PARTS = {"memx": ("answer", "capacity", "dram", "flash", "stream", "update"), "swarm": ("link", "node")}
+PARTS = {"memx": ("answer", "capacity", "dram", *BEHIND, "stream", "update"), "swarm": ("link", "node")}
 """These tables take some of the modelled numbers, by how the names of those begin."""
 
 

@@ -74,13 +74,13 @@ class Trainer(MasterLoop):
         self.system: System | None = None
 
     def _stores(self) -> list[MemoryStore | FileStore]:
-        """Return where each layer's matrix lies: what the modelled service keeps in flash lies in files, if asked."""
+        """Return where each layer's matrix lies: what the service does not keep in DRAM lies in files, if asked."""
         files, shapes = self.config.memx.files, [(one.outputs, one.inputs + one.bias) for one in self.config.matrices]
         if not files:
             return [MemoryStore() for _ in shapes]
         sizes = [float(math.prod(shape) * self.optimizer.bytes_per_parameter) for shape in shapes]
-        pinned, flash = Tiers.of(self.machine).pinned(sizes), FileStore(files, scratch=True)
-        return [MemoryStore() if k < pinned else flash for k in range(len(shapes))]
+        behind = FileStore(files, scratch=True)
+        return [behind if home else MemoryStore() for home in Tiers.of(self.machine).homes(sizes)]
 
     @property
     def cycles(self) -> int:

@@ -32,7 +32,7 @@ class Cluster:
     links : Links
         Of a system, and of the memory service.
     tiers : Tiers
-        DRAM and flash of the memory service, and the rate of its stream.
+        DRAM of the memory service, the rate of its stream, and the tiers behind it.
     optimizer : Optimizer
         Says how many bytes a parameter takes in the memory service.
     update_rate : float

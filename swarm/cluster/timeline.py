@@ -5,8 +5,8 @@ What happens
     the layers first to last, then, last to first, the transposed weights (not of the first layer) and the places at
     which gradients are asked for.  *Receive*: the gradients of all wafers, added on the way by the tree, so the slowest
     wafer counts.  *Update*: in order of arrival.  A weight of the next iteration leaves as soon as it is updated.  If
-    the parameters do not fit into DRAM, the first layers stay there; flash reads the others ahead of the stream and
-    takes what was updated.
+    the parameters do not fit into DRAM, the first layers stay there; tiers behind it read the others ahead of the
+    stream, as far as half of the DRAM holds, and write what was updated.
 
 Grain
     A layer is cut into parts, groups of rows in the order of the stream; a part moves on when it is complete.  The
@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from memx.tiers import Tier
 from swarm.cluster import graph_costs, layer_costs, mixing
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.graph_costs import GraphLayer, GraphShape
@@ -114,8 +115,8 @@ class ClusterTimeline:
     bytes_out, bytes_back : float
         On the link of the memory service, per iteration.
     busy : dict[str, float]
-        Seconds of work per iteration of ``stream``, ``compute``, ``receive``, ``update``, ``flash read`` and
-        ``flash write``.
+        Seconds of work per iteration of ``stream``, ``compute``, ``receive``, ``update``, and of each tier behind
+        DRAM, as ``flash read`` and ``flash write``.
     """
 
     spans: list[LayerSpan] = field(default_factory=list)
@@ -163,8 +164,9 @@ class _Job:
     updates: float  # parameters
     busy: float  # seconds on a wafer
     latency: float  # seconds to or from the edge of the wafer
-    read: float  # bytes from flash
-    write: float  # bytes to flash
+    home: int  # of its layer, as of `memx.tiers.Tiers.homes`
+    read: float  # bytes from there if it is behind DRAM
+    write: float  # bytes to there
     waits: bool = False  # for what the memory service makes of the numbers of the job before
 
     @property
@@ -201,16 +203,16 @@ def _costs(layers: Layers, tokens: int, cluster: Cluster) -> tuple[layer_costs.P
 def jobs(layers: Layers, tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
     each = cluster.optimizer.bytes_per_parameter
-    pinned = cluster.tiers.pinned([each * n.dense_weights for n in layers])
+    homes = cluster.tiers.homes([each * n.dense_weights for n in layers])
     phases = _costs(layers, tokens, cluster)
     parts = _parts(phases, cluster, FEW if isinstance(layers, GraphShape) else 1)
     found, every = [], list[LayerShape | GraphLayer](layers)
     for one in phases:
         phase, number, cost = one.phase, one.layer, one.cost
         layer = every[number - 1]
-        flash = phase in ("forward", "backward", "gradient") and number > pinned
-        weights = layer.weights * flash
-        state = (each - 8) * layer.dense_weights * flash  # without gradient, index, copy
+        home = homes[number - 1] if phase in ("forward", "backward", "gradient") else 0
+        weights = layer.weights * (home > 0)
+        state = (each - 8) * layer.dense_weights * (home > 0)  # without gradient, index, copy
         read = VALUE_BYTES * (2 - (layer.weights == layer.dense_weights)) * weights  # a dense matrix has no index
         found.append(
             _Job(
@@ -222,6 +224,7 @@ def jobs(layers: Layers, tokens: int, cluster: Cluster) -> list[_Job]:
                 _updates(layer, phase),
                 cost.busy / cluster.mesh.hertz,
                 cost.latency / cluster.mesh.hertz,
+                home,
                 state if phase == "gradient" else read,
                 state + WEIGHT_BYTES * weights if phase == "gradient" else 0.0,
                 one.waits,
@@ -306,12 +309,15 @@ class _Simulation:
         self.env = env = simpy.Environment()
         self.wafers = range(len(cluster.latencies))
         self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
-        room, dram = int(cluster.buffer), int(cluster.tiers.dram_bytes)  # whole: as much comes back as was taken
+        room, dram = (
+            int(cluster.buffer),
+            max(2, int(cluster.tiers.dram_bytes) // 2),
+        )  # whole: as much comes back as was taken
         self.room, self.room_back = ([simpy.Container(env, room, room) for _ in self.wafers] for _ in range(2))
         self.out, self.back = _Lanes(cluster), _Lanes(cluster)
-        self.received, self.updated = simpy.Store(env), simpy.Store(env)
-        self.dram = simpy.Container(env, dram, dram)
-        self.fetched = simpy.Store(env)
+        self.dram, self.received = simpy.Container(env, dram, dram), simpy.Store(env)
+        homes = range(1 + len(cluster.tiers.behind))
+        self.wanted, self.fetched, self.updated = ([simpy.Store(env) for _ in homes] for _ in range(3))
         self.made: dict[tuple[int, _Job], Any] = {}  # (iteration, job) -> event: its words can be made
         self.ready: dict[tuple[int, ...], Any] = {}  # (iteration, layer, part) -> event: its weights are up to date
         self.first: dict[_Work, float] = {}
@@ -351,8 +357,8 @@ class _Simulation:
         return max(1, min(round(size), int(self.cluster.buffer) // 2))
 
     def kept(self, job: _Job) -> int:
-        """Return what a part takes of the DRAM in front of flash, in whole bytes."""
-        return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.dram_bytes) // 2))
+        """Return what a part takes of the DRAM in front of the tiers, in whole bytes."""
+        return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.dram_bytes) // 4))
 
     def plan(self) -> Iterator[tuple[int, _Job, int]]:
         """Yield (iteration, job, part) in the order of the stream."""
@@ -372,7 +378,7 @@ class _Simulation:
             if job.waits and not part:
                 yield self.answer(turn, job)
             if job.read:
-                yield self.fetched.get()
+                yield self.fetched[job.home].get()
             size = job.size / job.parts
             for wafer in self.wafers:
                 yield self.room[wafer].get(self.counts(size))
@@ -384,23 +390,28 @@ class _Simulation:
             there = max(there + size / self.cluster.links.bytes_per_second, self.env.now, through)
             self.note("stream", turn, job, start, there, size / self.cluster.stream_rate)
             self.bytes[turn, "out"] += size
-            if job.read and job.phase != "gradient":
+            if job.read:
                 yield self.dram.put(self.kept(job))
             for wafer in self.wafers:
                 yield self.down[wafer].put((there + self.cluster.latencies[wafer], turn, job, part))
 
-    def flash(self) -> Process:
-        """Read what is not kept in DRAM, in the order of the stream, as far ahead as DRAM has room."""
+    def ahead(self) -> Process:
+        """Let tiers read what is not kept in DRAM, in the order of the stream, as far ahead as DRAM has room."""
         for turn, job, part in self.plan():
-            if not job.read:
-                continue
-            yield self.dram.get(self.kept(job))
+            if job.read:
+                yield self.dram.get(self.kept(job))
+                yield self.wanted[job.home].put((turn, job, part))
+
+    def read(self, home: int, tier: Tier) -> Process:
+        """Read what is wanted of a tier, in order, and not before it is up to date."""
+        while True:
+            turn, job, part = yield self.wanted[home].get()
             if job.phase == "forward":
                 yield self.event(turn, job.layer, part)
             start = self.env.now
-            yield self.env.timeout(job.read / job.parts / self.cluster.tiers.flash_rate)
-            self.note("flash read", turn, job, start)
-            yield self.fetched.put(part)
+            yield self.env.timeout(job.read / job.parts / tier.rate)
+            self.note(f"{tier.name} read", turn, job, start)
+            yield self.fetched[home].put(part)
 
     def receive(self) -> Process:
         """Take gradients when the last wafer's have come."""
@@ -442,18 +453,17 @@ class _Simulation:
             start = self.env.now
             yield self.env.timeout(self.cluster.updates.seconds(job.updates / job.parts))
             self.note("update", turn, job, start)
-            yield self.updated.put((self.env.now + self.cluster.updates.latency, turn, job, part))
+            yield self.updated[job.home].put((self.env.now + self.cluster.updates.latency, turn, job, part))
 
-    def store(self) -> Process:
-        """Give updated parts free for the next iteration, those that stay in flash once they are there."""
+    def write(self, home: int, tier: Tier | None = None) -> Process:
+        """Give updated parts free for the next iteration, those behind DRAM once they are in their tier."""
         while True:
-            there, turn, job, part = yield self.updated.get()
+            there, turn, job, part = yield self.updated[home].get()
             yield self.at(there)
-            if job.write:
+            if tier:
                 start = self.env.now
-                yield self.env.timeout(job.write / job.parts / self.cluster.tiers.flash_rate)
-                self.note("flash write", turn, job, start)
-                yield self.dram.put(self.kept(job))
+                yield self.env.timeout(job.write / job.parts / tier.rate)
+                self.note(f"{tier.name} write", turn, job, start)
             if self.cluster.reversed_gradients:
                 part = job.parts - 1 - part
             if job.phase == "gradient":
@@ -501,8 +511,11 @@ class _Simulation:
         """Run until nothing is left."""
         for wafer in self.wafers:
             self.env.process(self.wafer(wafer))
-        for function in (self.stream, self.flash, self.receive, self.update, self.store):
-            self.env.process(function())
+        for process in (self.stream(), self.ahead(), self.receive(), self.update(), self.write(0)):
+            self.env.process(process)
+        for home, tier in enumerate(self.cluster.tiers.behind, 1):
+            self.env.process(self.read(home, tier))
+            self.env.process(self.write(home, tier))
         self.env.run()
         done = sum(key[0] == self.iterations and event.triggered for key, event in self.ready.items())
         if done != sum(job.parts for job in self.jobs if job.phase == "gradient"):
@@ -524,7 +537,8 @@ class _Simulation:
             )
             for (turn, kind, phase, layer), start in self.first.items()
         ]
-        busy = dict.fromkeys(("compute", "stream", "receive", "update", "flash read", "flash write"), 0.0)
+        tiers = [f"{tier.name} {way}" for tier in self.cluster.tiers.behind for way in ("read", "write")]
+        busy = dict.fromkeys(("compute", "stream", "receive", "update", *tiers), 0.0)
         for span in spans:
             if span.iteration == last:
                 busy[span.kind] += span.busy

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from memx.optimizer import OPTIMIZERS, SGD, Adam, make_optimizer
 from memx.parameter import Parameter
 from memx.pattern import Pattern
-from memx.tiers import Tiers
 from wse_core.errors import ConfigError
-from wse_core.params import PARAMETERS
 from wse_core.sparse import decode_steps, unpack
 
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
@@ -171,29 +169,6 @@ def test_columns_without_decay_move_as_without_any(name):
     assert np.array_equal(moved["some"][:, :3], moved["all"][:, :3])
     assert np.array_equal(moved["some"][:, 3], moved["none"][:, 3])
     assert (moved["some"][:, 3] != moved["all"][:, 3]).all()
-
-
-# --- capacity and tiers -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("size", "most"), [("capacity.least", 2 * 10**11), ("capacity.most", 12 * 10**13)])
-def test_capacity(size, most):
-    tiers = Tiers(flash_bytes=PARAMETERS[size].value)
-    tiers.check(most, 20)
-    with pytest.raises(ConfigError, match="at most"):
-        tiers.check(most + 1, 20)
-
-
-def test_flash_stalls_by_its_deficit():
-    layers = [100.0] * 8
-    fast = Tiers(dram_bytes=200, flash_bytes=1e4, flash_rate=10, stream_rate=10).deliver(layers)
-    assert fast.stall == 0
-    assert fast.end[-1] == 80
-    slow = Tiers(dram_bytes=200, flash_bytes=1e4, flash_rate=5, stream_rate=10).deliver(layers)
-    assert slow.end[-1] == pytest.approx((800 - 200) / 5)  # all that did not begin in DRAM comes at the rate of flash
-    assert slow.stall == pytest.approx(120 - 80)
-    small = Tiers(dram_bytes=1000, flash_bytes=1e4, flash_rate=1, stream_rate=10).deliver(layers)
-    assert small.stall == 0
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

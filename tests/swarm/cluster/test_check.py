@@ -49,6 +49,9 @@ SMALL = ClusterCase((40, 24, 12), 4, 2, 4, systems=2)
         [
             (DEEP, {"link.rate": 10**9}),  # a chunk goes over one of twelve planes
             (WIDE, {"link.buffer": 512}),
+            (WIDE, {"dram.bytes": 1000, "flash.rate": 10**9}),  # a window of less than a part
+            (ClusterCase((30, 30, 30, 5), 3, 2, 2), {"dram.bytes": 37_200, "flash.rate": 10**9}),  # the first stays
+            (DEEP, {"dram.bytes": 10_000, "flash.rate": 10**8}),
             (SMALL, {"dram.bytes": 4000, "flash.rate": 10**8}),  # no index of dense weights is read
             (DEEP, {"link.rate": 10**7}),
             (DEEP, {"link.planes": 1, "link.rate": 10**9}),
@@ -56,9 +59,8 @@ SMALL = ClusterCase((40, 24, 12), 4, 2, 4, systems=2)
             (SMALL, {"link.buffer": 256}),
             (WIDE, {"update.rate": 5 * 10**6}),
             (DEEP, {"node.rate": 10**9, "node.latency": 5000}),
-            (DEEP, {"dram.bytes": 10_000, "flash.rate": 10**8}),
         ],
-        5,
+        8,
     ),
     ids=str,
 )

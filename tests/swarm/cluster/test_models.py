@@ -13,7 +13,7 @@ from harness.kit import files
 from harness.plan.approaches import service_bytes
 from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequences, tokens_of
 from harness.plan.models import TransformerSizes
-from memx.tiers import Tiers
+from memx.tiers import Tier, Tiers
 from swarm.cluster import layer_costs, mixing
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
@@ -106,7 +106,7 @@ def test_throughput_falls_off_when_the_round_trip_is_long():
 def test_which_models_fit_the_memory_service():
     """Twenty bytes a parameter with Adam: GPT-3 fits 4 TB, a model of 530 billion parameters does not, but 2.4 PB."""
     gpt3, large = find_model("gpt-3"), find_model("megatron-turing")
-    least = Tiers(flash_bytes=PARAMETERS["capacity.least"].value)
+    least = Tiers(behind=(Tier("flash", PARAMETERS["capacity.least"].value, 1),))
     small = Cluster(mesh=Mesh(machine()), tiers=least)
     small.check(layers_of(gpt3))
     needed = 20 * sum(layer.dense_weights + layer.norms for layer in layers_of(large))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memx.optimizer import SGD
-from memx.tiers import Tiers
+from memx.tiers import Tier, Tiers
 from swarm.cluster import layer_costs
 from swarm.cluster import timeline as events
 from swarm.cluster.cluster import Cluster
@@ -245,7 +245,7 @@ def test_flash_hides_behind_the_stream_or_stalls_by_its_deficit():
     assert in_dram.busy["flash read"] == 0
 
     def with_flash(rate):
-        tiers = Tiers(dram_bytes=parameters * 20 / 4, flash_rate=rate)
+        tiers = Tiers(dram_bytes=parameters * 20 / 4, behind=(Tier("flash", 1e9, rate),))
         return iteration(layers, 64, Cluster(mesh=MESH, tiers=tiers), iterations=3)
 
     fast, slow = with_flash(150e9), with_flash(2e8)
@@ -272,7 +272,7 @@ def test_what_cannot_be_is_refused():
         iteration(LAYERS, 64, Cluster(mesh=MESH), iterations=1)
     with pytest.raises(ConfigError, match="update_rate"):
         Cluster(update_rate=0)
-    small = Cluster(mesh=MESH, tiers=Tiers(flash_bytes=1000), optimizer=SGD())
+    small = Cluster(mesh=MESH, tiers=Tiers(behind=(Tier("flash", 1000, 1),)), optimizer=SGD())
     with pytest.raises(ConfigError, match=r"64,704 bytes.* 1,000"):
         iteration(LAYERS, 64, small)
 
