@@ -17,7 +17,7 @@ from wse_core.params import PARAMETERS, Machine
 __all__ = ["BEHIND", "Tier", "Tiers"]
 
 BEHIND = {"flash": ("capacity.most", "flash.rate")}
-"""Tiers behind DRAM, nearest first, with the modelled numbers of their bytes and of their rate.
+"""These tiers lie behind DRAM, nearest first, each with the modelled numbers of its bytes and of its rate.
 
 A further tier is a row here and two numbers there; where layers lie, what is read and written, at both levels, and what
 a run says of it follow.
