@@ -323,7 +323,7 @@ def test_what_the_service_keeps_in_flash_lies_in_files(source, tmp_path):
     arrays = [array for matrix in files.matrices for array in (matrix.dense, *matrix.state.values())]
     assert len(arrays) == 6
     assert all(isinstance(array, np.memmap) for array in arrays)
-    assert files.compile().service.pinned == 0
+    assert files.compile().service.lies.tolist() == [[True, True]]
     plenty = trainer(source, machine=f"\n[memx]\nfiles = '{tmp_path}/flash'\n")
     assert not any(isinstance(matrix.dense, np.memmap) for matrix in plenty.matrices)
     steps = [train(run, 3) for run in (memory, files)]
