@@ -37,7 +37,7 @@ endif
 SPREAD := -n $(or $(WSE_JOBS),$(shell expr $$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test quick soak faults build ready bench checked sanitize races coverage lint lint-tools wheels site clean
+.PHONY: help run test quick soak loaded faults build ready bench checked sanitize races coverage lint lint-tools wheels site clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -46,6 +46,7 @@ help:
 	@echo "make test      run the test suite"
 	@echo "make quick     run what fits between two edits: no test above half a second, few examples of each property"
 	@echo "make soak      run the test suite for hours: a thousand examples of each property, all fixed cases"
+	@echo "make loaded    run the test suite ten times beside four busy loops; hours"
 	@echo "make faults    plant wrong changes of the source one by one and say how many of them tests see; an hour"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
@@ -70,6 +71,9 @@ quick: build
 
 soak: build
 	@WSE_HYPOTHESIS=soak $(PY) -m pytest $(SPREAD) -o timeout=86400 $(ARGS)
+
+loaded: build
+	@$(PY) -m tests.loaded $(ARGS)
 
 faults: build
 	@$(PY) -m tests.faults $(ARGS)
