@@ -69,7 +69,8 @@ class Reload:
         """Add what a pass has loaded."""
         self.passes.append(sum(words.values()))
         for name, count in words.items():
-            self.words[name] = self.words.get(name, 0) + count
+            if count:  # what an answer does not move has no row, whether it is run or estimated
+                self.words[name] = self.words.get(name, 0) + count
 
     def cycles(self, link: ReloadLink) -> list[int]:
         """Return the cycles that the loading of each pass takes."""
