@@ -73,6 +73,11 @@ class Tiers:
         return cls(machine["dram.bytes"], machine["stream.rate"], _behind(machine))
 
     @property
+    def window(self) -> float:
+        """What is read ahead of the stream has half of the DRAM, this many bytes, if not all layers stay there."""
+        return self.dram_bytes / 2
+
+    @property
     def capacity(self) -> float:
         """The tiers behind DRAM hold so many bytes, a copy of what stays in DRAM among them."""
         return sum(tier.bytes for tier in self.behind)
@@ -107,7 +112,7 @@ class Tiers:
         """
         if sum(sizes) <= self.dram_bytes:
             return [0] * len(sizes)
-        rooms = [self.dram_bytes / 2, *(tier.bytes for tier in self.behind)]
+        rooms = [self.dram_bytes - self.window, *(tier.bytes for tier in self.behind)]
         found, home, used = list[int](), 0, 0.0
         for number, size in enumerate(sizes):
             while used + size > rooms[home]:

@@ -55,7 +55,7 @@ class Down:
         slow = min(links.rate, links.node_rate) if len(away) > 1 else links.rate
         self.store = Server(hertz * WORD / tiers.stream_rate)
         self.planes = [Server(hertz * WORD * 8 / slow) for _ in range(links.planes)]
-        self.reads, self.ahead = [Server(hertz / tier.rate) for tier in tiers.behind], tiers.dram_bytes / 2
+        self.reads, self.ahead = [Server(hertz / tier.rate) for tier in tiers.behind], tiers.window
         self.back = away + max(1.0, hertz * links.turn)  # until it is heard that there is room; a cycle at least
         self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
 

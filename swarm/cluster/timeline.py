@@ -309,10 +309,7 @@ class _Simulation:
         self.env = env = simpy.Environment()
         self.wafers = range(len(cluster.latencies))
         self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
-        room, dram = (
-            int(cluster.buffer),
-            max(2, int(cluster.tiers.dram_bytes) // 2),
-        )  # whole: as much comes back as was taken
+        room, dram = int(cluster.buffer), max(1, int(cluster.tiers.window))  # whole: as much comes back as was taken
         self.room, self.room_back = ([simpy.Container(env, room, room) for _ in self.wafers] for _ in range(2))
         self.out, self.back = _Lanes(cluster), _Lanes(cluster)
         self.dram, self.received = simpy.Container(env, dram, dram), simpy.Store(env)
@@ -358,7 +355,7 @@ class _Simulation:
 
     def kept(self, job: _Job) -> int:
         """Return what a part takes of the DRAM in front of the tiers, in whole bytes."""
-        return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.dram_bytes) // 4))
+        return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.window) // 2))
 
     def plan(self) -> Iterator[tuple[int, _Job, int]]:
         """Yield (iteration, job, part) in the order of the stream."""

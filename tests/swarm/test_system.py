@@ -336,6 +336,9 @@ def test_flash_is_read_of_weights_that_exist_however_rows_are_sent():
         system = case.system(flash, form=form)
         script = system.coordinator.script("train")
         read[form], words[form] = system.service.read(script, update=True), script.n_words
+        system.train(case.shards)
+        written = sum(12 * matrix.dense.size + 4 * matrix.pattern.count for matrix in case.matrices)
+        assert system.up._written.sum() == pytest.approx(written)  # state of all, copies of those that exist
         system.close()
     assert read["pairs"].sum() == read["steps"].sum() > 0
     assert words["pairs"] < words["steps"]
